@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Usage says which addresses of one address scope are used by whom, and which
+// were released when. Several pools may share a scope.
+//
+// Besides these facts it holds caches, which make a search start where the last
+// one ended; they never change an answer.
+type Usage struct {
+	used     map[netip.Addr]string // owner; never ""
+	released queue                 // disjoint from used
+	memory   memory
+
+	views map[viewKey]*view
+	// owners is the inverse of used. A process that allocates once is better
+	// off searching used once, so the index is made by the second search.
+	owners   map[string][]netip.Addr
+	searched bool
+}
+
+// NewUsage returns a scope without used or released addresses.
+func NewUsage() *Usage {
+	return &Usage{used: make(map[netip.Addr]string), memory: defaultMemory}
+}
+
+// Grow makes room for n used addresses. Called before a replay it halves the
+// time of it, since the map does not grow step by step.
+func (u *Usage) Grow(n int) {
+	if n <= len(u.used) {
+		return
+	}
+	used := make(map[netip.Addr]string, n)
+	maps.Copy(used, u.used)
+	u.used = used
+}
+
+// Take records that owner uses a. It returns an *InUseError if somebody else
+// does, and does nothing if owner does already.
+func (u *Usage) Take(a netip.Addr, owner string) error {
+	if owner == "" {
+		return fmt.Errorf("take address %s: the owner is empty; name the attachment", a)
+	}
+	if !plain(a) {
+		return fmt.Errorf("take address %s for %s: want a plain IPv4 or IPv6 address without zone", a, owner)
+	}
+	if holder, ok := u.used[a]; ok {
+		if holder == owner {
+			return nil
+		}
+		return &InUseError{Addr: a, Owner: holder}
+	}
+	u.used[a] = owner
+	u.released.remove(a)
+	if u.owners != nil {
+		u.owners[owner] = append(u.owners[owner], a)
+	}
+	return nil
+}
+
+// Free ends the use of a and remembers its release, at in unix nanoseconds; it
+// does nothing if a is not used. Of the releases, the last 4,096 are
+// remembered, and up to 65,536 if they lie within one hour; an address whose
+// release is forgotten counts as never used.
+func (u *Usage) Free(a netip.Addr, at int64) {
+	if u.drop(a) {
+		u.release(a, at)
+	}
+}
+
+// Restore replays a release known from a compacted journal: like Free, for an
+// address that was not used before. It does nothing if a is used now, or is no
+// address that Take could have recorded.
+func (u *Usage) Restore(a netip.Addr, at int64) {
+	if _, ok := u.used[a]; !ok && plain(a) {
+		u.release(a, at)
+	}
+}
+
+// plain reports whether a is spelt in the one way that this package knows it
+// by: another spelling of the same address could get a second owner.
+func plain(a netip.Addr) bool { return a.IsValid() && !a.Is4In6() && a.Zone() == "" }
+
+// Forget makes a an address never used, whatever it was: for an intent that
+// was undone before anybody could have seen the address.
+func (u *Usage) Forget(a netip.Addr) {
+	dropped, removed := u.drop(a), u.released.remove(a)
+	if dropped || removed {
+		u.becameFresh(a)
+	}
+}
+
+func (u *Usage) release(a netip.Addr, at int64) {
+	u.released.push(a, at)
+	for u.memory.exceededBy(&u.released) {
+		oldest, _ := u.released.oldest()
+		u.released.remove(oldest.addr)
+		u.becameFresh(oldest.addr)
+	}
+}
+
+// drop ends the use of a.
+func (u *Usage) drop(a netip.Addr) bool {
+	owner, ok := u.used[a]
+	if !ok {
+		return false
+	}
+	delete(u.used, a)
+	if u.owners == nil {
+		return true
+	}
+	rest := slices.DeleteFunc(u.owners[owner], func(b netip.Addr) bool { return a == b })
+	if len(rest) == 0 {
+		delete(u.owners, owner)
+	} else {
+		u.owners[owner] = rest
+	}
+	return true
+}
+
+// fresh reports whether a was never used.
+func (u *Usage) fresh(a netip.Addr) bool {
+	if _, ok := u.used[a]; ok {
+		return false
+	}
+	return !u.released.has(a)
+}
+
+func (u *Usage) becameFresh(a netip.Addr) {
+	for _, v := range u.views {
+		v.becameFresh(a)
+	}
+}
+
+// Owner returns who uses a.
+func (u *Usage) Owner(a netip.Addr) (string, bool) {
+	owner, ok := u.used[a]
+	return owner, ok
+}
+
+// Held returns the addresses that owner uses, ascending.
+func (u *Usage) Held(owner string) []netip.Addr {
+	var held []netip.Addr
+	switch {
+	case u.owners != nil:
+		held = slices.Clone(u.owners[owner])
+	case !u.searched:
+		u.searched = true
+		for a, o := range u.used {
+			if o == owner {
+				held = append(held, a)
+			}
+		}
+	default:
+		u.owners = make(map[string][]netip.Addr, len(u.used))
+		for a, o := range u.used {
+			u.owners[o] = append(u.owners[o], a)
+		}
+		held = slices.Clone(u.owners[owner])
+	}
+	slices.SortFunc(held, netip.Addr.Compare)
+	return held
+}
+
+// Len returns how many addresses are used.
+func (u *Usage) Len() int { return len(u.used) }
+
+// Used yields the used addresses and their owners, ascending. Its shape is that
+// of iter.Seq2: for a, owner := range u.Used. The loop must not change u.
+func (u *Usage) Used(yield func(a netip.Addr, owner string) bool) {
+	for _, a := range slices.SortedFunc(maps.Keys(u.used), netip.Addr.Compare) {
+		if !yield(a, u.used[a]) {
+			return
+		}
+	}
+}
+
+// Released yields the released addresses and when that was in unix
+// nanoseconds, oldest release first. Restore in this order rebuilds the queue.
+// The loop must not change u.
+func (u *Usage) Released(yield func(a netip.Addr, at int64) bool) {
+	for _, r := range u.released.entries {
+		if !r.dead && !yield(r.addr, r.at) {
+			return
+		}
+	}
+}
