@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Version of the protocol. It changes only when an old reader could
+// misunderstand a message; unknown fields are ignored.
+const Version = 1
+
+// MaxMessage bounds a message in bytes, in both directions: far above any
+// network configuration, far below what would hurt the agent.
+const MaxMessage = 4 << 20
+
+// Request is one CNI call as the runtime made it, or a question of the CLI.
+type Request struct {
+	Version int               `json:"version"`
+	Env     map[string]string `json:"env"`              // CNI_* variables that are set
+	Config  []byte            `json:"config,omitempty"` // standard input, as it came
+	// DeadlineMillis is how long the shim will wait, in milliseconds; the
+	// agent gives up and undoes before that.
+	DeadlineMillis int64 `json:"deadlineMillis"`
+}
+
+// Response is the plugin's whole answer.
+type Response struct {
+	Version int    `json:"version"`
+	Output  []byte `json:"output,omitempty"` // for standard output, as it is
+	Failed  bool   `json:"failed,omitempty"` // Output is an error object: exit non-zero
+}
+
+// Errors of Call, by which the shim decides what to do itself.
+var (
+	// ErrNoAgent: nothing listens on the socket.
+	ErrNoAgent = errors.New("no agent listens")
+	// ErrNoAnswer: the agent took the call and went away; what it did is not known.
+	ErrNoAnswer = errors.New("the agent went away without an answer")
+	// ErrDeadline: the agent did not answer in time; it may still be at work.
+	ErrDeadline = errors.New("the agent did not answer in time")
+)
+
+// DecodeRequest parses and checks a request.
+func DecodeRequest(raw []byte) (Request, error) {
+	var r Request
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return Request{}, fmt.Errorf("decode request: %w", err)
+	}
+	if r.Version != Version {
+		return Request{}, fmt.Errorf("protocol version %d: this agent speaks %d; install weft-cni and weft of one release", r.Version, Version)
+	}
+	return r, nil
+}
