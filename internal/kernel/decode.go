@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"weft.dev/weft/internal/core/attach"
+)
+
+const (
+	kindVeth  = "veth"
+	aliasMark = attach.HostIfnamePrefix + " " // how attach.Alias begins
+)
+
+// link is what RTM_NEWLINK tells.
+type link struct {
+	index     int
+	peerIndex int // IFLA_LINK: for veth the other end's index, in its namespace
+	name      string
+	kind      string // "" for hardware
+	alias     string
+	mac       attach.MAC
+	mtu       int
+	up        bool
+	group     uint32
+	proxyARP  bool
+}
+
+// ours reports whether the link bears our mark (see the package comment).
+func (l link) ours() bool {
+	if l.kind != kindVeth {
+		return false
+	}
+	return strings.HasPrefix(l.alias, aliasMark) || (l.alias == "" && isHostIfname(l.name))
+}
+
+// isHostIfname reports whether the name has the form of attach.Key.HostIfname:
+// as long as names may be, the prefix, and lower-case base32.
+func isHostIfname(name string) bool {
+	hash, ok := strings.CutPrefix(name, attach.HostIfnamePrefix)
+	return ok && len(name) == unix.IFNAMSIZ-1 && strings.Trim(hash, "0123456789abcdefghijklmnopqrstuv") == ""
+}
+
+// parseAttrs calls fn for each attribute after the fixed header. (The parser
+// of package nl does not survive a last attribute without padding.)
+func parseAttrs(body []byte, header int, fn func(kind int, value []byte)) error {
+	if len(body) < header {
+		return fmt.Errorf("netlink answer of %d bytes, expected at least %d", len(body), header)
+	}
+	native := nl.NativeEndian()
+	for b := body[header:]; len(b) >= unix.SizeofRtAttr; {
+		length := int(native.Uint16(b))
+		if length < unix.SizeofRtAttr || length > len(b) {
+			return fmt.Errorf("netlink attribute of %d bytes, expected %d to %d", length, unix.SizeofRtAttr, len(b))
+		}
+		fn(int(native.Uint16(b[2:])&nl.NLA_TYPE_MASK), b[unix.SizeofRtAttr:length])
+		b = b[min((length+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(b)):]
+	}
+	return nil
+}
+
+// number reads an unsigned integer of the machine's byte order, 0 if short.
+func number(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return int(nl.NativeEndian().Uint32(b))
+}
+
+func macOf(b []byte) (m attach.MAC) {
+	if len(b) == len(m) {
+		copy(m[:], b)
+	}
+	return m
+}
+
+func addrOf(b []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+func parseLink(body []byte) (link, error) {
+	var l link
+	err := parseAttrs(body, unix.SizeofIfInfomsg, func(kind int, v []byte) {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			l.name = unix.ByteSliceToString(v)
+		case unix.IFLA_IFALIAS:
+			l.alias = unix.ByteSliceToString(v)
+		case unix.IFLA_ADDRESS:
+			l.mac = macOf(v)
+		case unix.IFLA_MTU:
+			l.mtu = number(v)
+		case unix.IFLA_LINK:
+			l.peerIndex = number(v)
+		case unix.IFLA_GROUP:
+			l.group = uint32(number(v))
+		case unix.IFLA_LINKINFO:
+			l.kind = linkKind(v)
+		case unix.IFLA_AF_SPEC:
+			l.proxyARP = proxyARPOf(v)
+		}
+	})
+	if err == nil {
+		h := nl.DeserializeIfInfomsg(body)
+		l.index, l.up = int(h.Index), h.Flags&unix.IFF_UP != 0
+	}
+	return l, err
+}
+
+func linkKind(info []byte) (kind string) {
+	_ = parseAttrs(info, 0, func(k int, v []byte) {
+		if k == unix.IFLA_INFO_KIND {
+			kind = unix.ByteSliceToString(v)
+		}
+	})
+	return kind
+}
+
+// proxyARPOf digs in IFLA_AF_SPEC / AF_INET / IFLA_INET_CONF: an array of the
+// settings, each 4 bytes, in the order of their numbers from 1.
+func proxyARPOf(spec []byte) (on bool) {
+	_ = parseAttrs(spec, 0, func(family int, v []byte) {
+		if family != unix.AF_INET {
+			return
+		}
+		_ = parseAttrs(v, 0, func(kind int, conf []byte) {
+			if at := 4 * (ipv4ConfProxyARP - 1); kind == inetConf && len(conf) >= at+4 {
+				on = number(conf[at:]) != 0
+			}
+		})
+	})
+	return on
+}
+
+// address is what RTM_NEWADDR tells.
+type address struct {
+	prefix netip.Prefix
+	index  int
+}
+
+func parseAddress(body []byte) (address, error) {
+	var local, remote netip.Addr
+	err := parseAttrs(body, unix.SizeofIfAddrmsg, func(kind int, v []byte) {
+		switch kind {
+		case unix.IFA_LOCAL:
+			local = addrOf(v)
+		case unix.IFA_ADDRESS:
+			remote = addrOf(v)
+		}
+	})
+	if err != nil {
+		return address{}, err
+	}
+	if !local.IsValid() {
+		local = remote // IPv6 tells only this one unless the address is point-to-point
+	}
+	h := nl.DeserializeIfAddrmsg(body)
+	return address{prefix: netip.PrefixFrom(local, int(h.Prefixlen)), index: int(h.Index)}, nil
+}
+
+// route is what RTM_NEWROUTE tells.
+type route struct {
+	dst      netip.Prefix
+	gateway  netip.Addr
+	oif      int
+	table    int
+	priority int
+	mtu      int
+	advMSS   int
+	scope    int
+	kind     int // RTN_*
+	protocol int
+	onlink   bool
+}
+
+func parseRoute(body []byte) (route, error) {
+	var r route
+	var dst netip.Addr
+	err := parseAttrs(body, unix.SizeofRtMsg, func(kind int, v []byte) {
+		switch kind {
+		case unix.RTA_DST:
+			dst = addrOf(v)
+		case unix.RTA_GATEWAY:
+			r.gateway = addrOf(v)
+		case unix.RTA_OIF:
+			r.oif = number(v)
+		case unix.RTA_TABLE:
+			r.table = number(v)
+		case unix.RTA_PRIORITY:
+			r.priority = number(v)
+		case unix.RTA_METRICS:
+			r.metrics(v)
+		}
+	})
+	if err != nil {
+		return route{}, err
+	}
+	h := nl.DeserializeRtMsg(body)
+	r.scope, r.kind, r.protocol = int(h.Scope), int(h.Type), int(h.Protocol)
+	r.onlink = h.Flags&unix.RTNH_F_ONLINK != 0
+	if !dst.IsValid() { // a default route names no destination
+		dst = netip.IPv6Unspecified()
+		if h.Family == unix.AF_INET {
+			dst = netip.IPv4Unspecified()
+		}
+	}
+	r.dst = netip.PrefixFrom(dst, int(h.Dst_len))
+	return r, nil
+}
+
+func (r *route) metrics(nested []byte) {
+	_ = parseAttrs(nested, 0, func(kind int, v []byte) {
+		switch kind {
+		case unix.RTAX_MTU:
+			r.mtu = number(v)
+		case unix.RTAX_ADVMSS:
+			r.advMSS = number(v)
+		}
+	})
+}
+
+// neighbour is what RTM_NEWNEIGH tells.
+type neighbour struct {
+	attach.Neighbour
+	index     int
+	permanent bool
+}
+
+func parseNeighbour(body []byte) (neighbour, error) {
+	var n neighbour
+	err := parseAttrs(body, unix.SizeofNdMsg, func(kind int, v []byte) {
+		switch kind {
+		case unix.NDA_DST:
+			n.Addr = addrOf(v)
+		case unix.NDA_LLADDR:
+			n.MAC = macOf(v)
+		}
+	})
+	if err == nil {
+		n.index = number(body[4:])
+		n.permanent = nl.NativeEndian().Uint16(body[8:])&neighbourPermanent != 0
+	}
+	return n, err
+}
+
+// isErrno reports whether the kernel's answer was one of these.
+func isErrno(err error, errnos ...syscall.Errno) bool {
+	for _, e := range errnos {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernel makes attachments and per-node objects real in the Linux
+// kernel, and compares what is there with what should be. It observes and
+// applies; it decides nothing: every address, name and number comes from the
+// caller, most of them in an attach.Plan.
+//
+// A Handle talks rtnetlink and nftables in one network namespace, "the host".
+// Sandboxes are given as a *Netns, which is verified to be a network namespace
+// before anything is done with it. Any number of goroutines may use one Handle
+// at once: each operation takes a socket of its own from a small pool.
+//
+// # Ownership
+//
+// What Weft makes, a Weft with an empty memory must recognize:
+//
+//   - links: kind veth and an alias that begins with "weft "; or, for the
+//     moment between creation and alias, kind veth, no alias and a name of the
+//     exact form that attach.Key.HostIfname gives. Detach deletes nothing else.
+//   - routes: RouteProtocol.
+//   - nftables: one table with a name that the caller reserves for Weft.
+//   - links about to be deleted together: the interface group DoomedGroup.
+//
+// # Invariants
+//
+//   - Attach refuses, and changes nothing, where either name is taken.
+//   - The host end carries its alias before it is up.
+//   - No IPv6 link-local address appears that no plan lists, and no address is
+//     ever subject to duplicate address detection.
+//   - A plan without IPv6 needs no IPv6 in the kernel.
+//   - When Attach returns, both ends can transmit: the first packet is not lost
+//     to a carrier event (Linux 6.8) or an IPv6 address still on its way.
+//   - Detach, DetachAll, EnsureNode and RemoveNode are idempotent.
+//   - The masquerade table is replaced in one transaction: nobody, at any
+//     moment, sees half of it or two copies of a rule.
+//
+// # Speed
+//
+// rtnetlink handles a datagram with several requests in order, under one
+// system call. Attach therefore sends four: create, configure the host end,
+// configure the sandbox, synchronize the carrier; and with IPv6 a few more to
+// see that the kernel has put the addresses to use. Nothing on the path of an ADD
+// dumps a table except the rules of Weft's own nftables chain, of which there
+// are two. A deleted veth pair costs an RCU grace period, however many go at
+// once: DetachAll pays it once.
+//
+// # What it does not do
+//
+// It does not remember, retry at leisure, log, or undo: after an error of
+// Attach the caller calls Detach. It does not bring up loopback in a sandbox
+// (the runtime does, by the plugin of that name). It runs no program.
+package kernel
