@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/core/ipam"
+	"weft.dev/weft/internal/kernel"
+)
+
+// AddRequest asks for one attachment.
+type AddRequest struct {
+	Key     attach.Key
+	Pod     attach.Pod
+	Network Network
+	Netns   *kernel.Netns
+	MAC     attach.MAC
+	Sysctls []attach.Sysctl
+	Want    []netip.Addr // requested addresses; empty: the allocator chooses
+
+	// Delegate, where set, names the IPAM plugin that grants the addresses
+	// instead of Network.Pool, and Grant executes its ADD.
+	Delegate *facts.Delegate
+	Grant    func(ctx context.Context) (Granted, error)
+
+	// Result renders what is recorded with the completed attachment.
+	Result func(Attachment) (string, error)
+}
+
+// Attachment is an attachment as ADD made it.
+type Attachment struct {
+	Spec    attach.Spec
+	Plan    attach.Plan
+	Granted Granted
+	Result  string // as rendered by AddRequest.Result
+}
+
+// Add makes the attachment. It is all or nothing: on error every step is
+// undone, unless undoing fails too, and then the record stays for garbage
+// collection or the next call for this key.
+//
+// A half-finished earlier ADD of the same key is cleaned up first and its
+// addresses are taken again. A complete one is refused with *AttachedError and
+// nothing changes.
+func (e *Engine) Add(ctx context.Context, r AddRequest) (Attachment, error) {
+	unlock, err := e.Store.LockKey(ctx, r.Key.String())
+	if err != nil {
+		return Attachment{}, err
+	}
+	defer unlock()
+
+	earlier, found, err := e.lookup(ctx, r.Key)
+	if err != nil {
+		return Attachment{}, err
+	}
+	if found {
+		if err := e.clearEarlier(ctx, earlier); err != nil {
+			return Attachment{}, err
+		}
+	}
+	exists, err := e.Kernel.LinkExistsIn(r.Netns, r.Key.Ifname)
+	if err != nil {
+		return Attachment{}, err
+	}
+	if exists {
+		return Attachment{}, &kernel.ExistsError{Ifname: r.Key.Ifname}
+	}
+	if r.Network.MTU == 0 {
+		if r.Network.MTU, err = e.Kernel.UplinkMTU(); err != nil {
+			return Attachment{}, err
+		}
+	}
+	a, err := e.reserve(ctx, r, earlier.Addresses)
+	if err != nil {
+		return Attachment{}, err
+	}
+	if err := e.realize(ctx, r, &a); err != nil {
+		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
+	}
+	return a, nil
+}
+
+// clearEarlier removes what a dead process left in the kernel for this key. It
+// refuses if the attachment is complete and alive.
+func (e *Engine) clearEarlier(ctx context.Context, rec facts.Record) error {
+	if rec.Phase == facts.Complete {
+		alive, err := e.Kernel.LinkExists(rec.Key.HostIfname())
+		if err != nil {
+			return err
+		}
+		if alive {
+			return &AttachedError{Record: rec}
+		}
+	}
+	if err := e.Kernel.Detach(rec.Key.HostIfname()); err != nil {
+		return fmt.Errorf("clean up the earlier attachment %s: %w", rec.Key, err)
+	}
+	d, err := rec.Detail()
+	if err != nil {
+		return err
+	}
+	if d.Delegate != nil {
+		if err := e.Delegates.Release(ctx, rec.Key, *d.Delegate); err != nil {
+			return fmt.Errorf("clean up the earlier attachment %s: %w", rec.Key, err)
+		}
+	}
+	return nil
+}
+
+// reserve takes addresses and writes the intent: nothing has been changed yet
+// if it fails.
+func (e *Engine) reserve(ctx context.Context, r AddRequest, earlier []netip.Addr) (Attachment, error) {
+	if r.Delegate != nil {
+		return e.reserveDelegated(ctx, r)
+	}
+	var a Attachment
+	err := e.Store.Update(ctx, func(f *facts.Facts) ([]string, error) {
+		granted, err := e.allocate(f.Usage(facts.Veth, r.Key.Network), r.Key, r.Network, r.Want, earlier)
+		if err != nil {
+			return nil, err
+		}
+		if a, err = e.describe(r, granted); err != nil {
+			return nil, err
+		}
+		return e.intent(r, a)
+	})
+	return a, err
+}
+
+// allocate grants one address of every set. The addresses of an earlier,
+// half-finished attempt are preferred to new ones as long as they still fit.
+func (e *Engine) allocate(u *ipam.Usage, k attach.Key, n Network, want, earlier []netip.Addr) (Granted, error) {
+	req := ipam.Request{Owner: k.String(), Want: want, Now: e.now(), Cooldown: int64(n.Cooldown), Avoid: n.Avoid}
+	if len(want) == 0 && len(earlier) > 0 {
+		again := req
+		again.Want = earlier
+		if grant, err := u.Allocate(n.Pool, again); err == nil {
+			return granted(grant, n.Routes), nil
+		}
+	}
+	grant, err := u.Allocate(n.Pool, req)
+	if err != nil {
+		return Granted{}, err
+	}
+	return granted(grant, n.Routes), nil
+}
+
+func granted(grant ipam.Grant, routes []attach.Route) Granted {
+	g := Granted{Routes: routes}
+	for _, al := range grant {
+		g.Addresses = append(g.Addresses, attach.Address{Addr: al.Addr, Subnet: al.Range.Subnet, Gateway: al.Range.Gateway})
+		if al.Early {
+			g.Early = append(g.Early, al.Addr)
+		}
+	}
+	return g
+}
+
+// reserveDelegated writes an intent without addresses before the delegate is
+// executed, so that a kill in between cannot leak what it grants, and a second
+// one with the addresses after.
+func (e *Engine) reserveDelegated(ctx context.Context, r AddRequest) (Attachment, error) {
+	record := func(a Attachment) error {
+		return e.Store.Update(ctx, func(*facts.Facts) ([]string, error) { return e.intent(r, a) })
+	}
+	if err := record(Attachment{Spec: attach.Spec{Key: r.Key, Pod: r.Pod}}); err != nil {
+		return Attachment{}, err
+	}
+	g, err := r.Grant(ctx)
+	if err != nil {
+		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
+	}
+	a, err := e.describe(r, g)
+	if err == nil {
+		err = record(a)
+	}
+	if err != nil {
+		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
+	}
+	return a, nil
+}
+
+// describe derives what the kernel shall hold.
+func (e *Engine) describe(r AddRequest, g Granted) (Attachment, error) {
+	spec := attach.Spec{
+		Key: r.Key, Instance: e.Instance, Pod: r.Pod, MAC: r.MAC, MTU: r.Network.MTU,
+		Addresses: g.Addresses, Routes: g.Routes, Sysctls: r.Sysctls,
+	}
+	plan, err := attach.NewPlan(spec)
+	if err != nil {
+		return Attachment{}, &PlanError{Err: err}
+	}
+	return Attachment{Spec: spec, Plan: plan, Granted: g}, nil
+}
+
+// PlanError says that configuration and grant together make no possible
+// attachment.
+type PlanError struct{ Err error }
+
+func (e *PlanError) Error() string { return e.Err.Error() }
+func (e *PlanError) Unwrap() error { return e.Err }
+
+func (e *Engine) intent(r AddRequest, a Attachment) ([]string, error) {
+	d := facts.NewDetail(a.Spec)
+	d.Netns, d.NetnsID = r.Netns.Path, facts.NetnsID(r.Netns.ID())
+	d.Masquerade = r.Network.Masquerade
+	d.Delegate = r.Delegate
+	d.Pool = r.Network.Pool.Subnets()
+	addrs := make([]netip.Addr, 0, len(a.Spec.Addresses))
+	for _, ad := range a.Spec.Addresses {
+		addrs = append(addrs, ad.Addr)
+	}
+	entry, err := facts.EncodeIntent(e.now(), r.Key, facts.Veth, addrs, d)
+	return []string{entry}, err
+}
+
+// realize makes the kernel hold the plan and records that it does.
+func (e *Engine) realize(ctx context.Context, r AddRequest, a *Attachment) error {
+	if e.Node == nil {
+		if err := e.ensureNode(ctx, r, a.Spec); err != nil {
+			return err
+		}
+	}
+	if err := e.Kernel.Attach(r.Netns, a.Plan); err != nil {
+		return err
+	}
+	result, err := r.Result(*a)
+	if err != nil {
+		return err
+	}
+	a.Result = result
+	entry, err := facts.EncodeComplete(e.now(), r.Key, result)
+	return e.append1(ctx, entry, err)
+}
+
+// undo takes back an ADD that failed.
+func (e *Engine) undo(ctx context.Context, k attach.Key) error {
+	// The caller's deadline may be what made ADD fail; undoing must not.
+	ctx = context.WithoutCancel(ctx)
+	rec, found, err := e.lookup(ctx, k)
+	if err != nil || !found {
+		return err
+	}
+	if err := e.remove(ctx, rec); err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}

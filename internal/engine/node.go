@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/kernel"
+)
+
+// TableOf returns the name of the nft table that masquerades for a network; ""
+// stands for the network of the agent.
+func TableOf(network string) string {
+	if network == "" {
+		return "weft"
+	}
+	return "weft." + network
+}
+
+// Node returns the node's objects for one network: the gateways that the host
+// answers for, and the table that masquerades what comes from the subnets and
+// leaves them.
+func Node(network string, masquerade bool, subnets []netip.Prefix, addrs []attach.Address) kernel.Node {
+	n := kernel.Node{Pools: subnets}
+	if masquerade {
+		n.Table, n.Sources = TableOf(network), subnets
+	}
+	for _, a := range addrs {
+		n.IPv4 = n.IPv4 || a.Addr.Is4()
+		n.IPv6 = n.IPv6 || a.Addr.Is6()
+		if a.Gateway.IsValid() && !a.Gateway.IsLinkLocalUnicast() && !slices.Contains(n.Gateways, a.Gateway) {
+			n.Gateways = append(n.Gateways, a.Gateway)
+		}
+	}
+	return n
+}
+
+// ensureNode makes the node ready for an attachment, in a process that has no
+// agent to keep it so.
+func (e *Engine) ensureNode(ctx context.Context, r AddRequest, spec attach.Spec) error {
+	subnets := r.Network.Pool.Subnets()
+	if r.Delegate != nil {
+		// The delegate does not tell its subnets in advance: those of all
+		// attachments that live are what is masqueraded.
+		err := e.Store.View(ctx, func(f *facts.Facts) (err error) {
+			subnets, err = grantedSubnets(f, r.Key.Network)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return e.Kernel.EnsureNode(Node(r.Key.Network, r.Network.Masquerade, subnets, spec.Addresses))
+}
+
+// grantedSubnets returns the distinct subnets of a network's attachments, in
+// order.
+func grantedSubnets(f *facts.Facts, network string) ([]netip.Prefix, error) {
+	var subnets []netip.Prefix
+	for rec := range f.Each {
+		if rec.Key.Network != network || rec.Kind != facts.Veth {
+			continue
+		}
+		d, err := rec.Detail()
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range d.Addresses {
+			if !slices.Contains(subnets, a.Subnet) {
+				subnets = append(subnets, a.Subnet)
+			}
+		}
+	}
+	slices.SortFunc(subnets, netip.Prefix.Compare)
+	return subnets, nil
+}
+
+// nodeOf returns the node's objects that a recorded attachment needs.
+func nodeOf(f *facts.Facts, rec facts.Record, d facts.Detail) (kernel.Node, error) {
+	subnets := d.Pool
+	if d.Delegate != nil {
+		var err error
+		if subnets, err = grantedSubnets(f, rec.Key.Network); err != nil {
+			return kernel.Node{}, err
+		}
+	}
+	return Node(rec.Key.Network, d.Masquerade, subnets, d.Addresses), nil
+}
+
+// removeNodeAfter removes what only this attachment still needed of the node's
+// objects. It runs inside the transaction that ends the record, so an ADD that
+// begins meanwhile waits and then makes them again.
+func (e *Engine) removeNodeAfter(f *facts.Facts, rec facts.Record, d facts.Detail) error {
+	for other := range f.Each {
+		if other.Key.Network == rec.Key.Network && other.Key != rec.Key && other.Kind == facts.Veth {
+			return nil
+		}
+	}
+	node, err := nodeOf(f, rec, d)
+	if err != nil {
+		return err
+	}
+	for other := range f.Each {
+		if other.Key == rec.Key {
+			continue
+		}
+		od, err := other.Detail()
+		if err != nil {
+			return err
+		}
+		for _, a := range od.Addresses {
+			node.Gateways = slices.DeleteFunc(node.Gateways, func(gw netip.Addr) bool { return gw == a.Gateway })
+		}
+	}
+	return e.Kernel.RemoveNode(node)
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"weft.dev/weft/internal/cni"
+	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/kernel"
+)
+
+// Verbs serves the calls of weft-cni.
+type Verbs struct {
+	Engine *engine.Engine
+	// Network says what the configuration does not: in thin mode it reads it
+	// from there, in the agent it knows by itself.
+	Network func(*cni.Config) (engine.Network, *cni.Error)
+	// DNS is what the network gives where the call does not.
+	DNS cni.DNS
+	// OpenNetns opens the sandbox: by its path, or by the descriptor that came
+	// with the request.
+	OpenNetns func(path string) (*kernel.Netns, error)
+}
+
+// Serve answers one call. The answer is what goes to standard output; empty
+// for the verbs that print nothing.
+func (v Verbs) Serve(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.Error) {
+	switch call.Command {
+	case cni.Add:
+		return v.add(ctx, call, cfg)
+	case cni.Del:
+		return nil, explain(v.Engine.Del(ctx, call.Key(cfg.Name), delegateOf(call, cfg)))
+	case cni.Check:
+		return nil, v.check(ctx, call, cfg)
+	case cni.GC:
+		return nil, v.gc(ctx, call, cfg)
+	case cni.Status:
+		return nil, v.status(ctx, call, cfg)
+	default:
+		return nil, cni.Errorf(cni.CodeEnvironment, "CNI_COMMAND=%q: want ADD, DEL, CHECK, GC, STATUS or VERSION", call.Command)
+	}
+}
+
+// sandbox opens CNI_NETNS and refuses the host's own namespace, before
+// anything has been touched.
+func (v Verbs) sandbox(call cni.Call) (*kernel.Netns, *cni.Error) {
+	ns, err := v.OpenNetns(call.Netns)
+	if err != nil {
+		return nil, netnsError(call.Netns, err)
+	}
+	if ns.IsHost() {
+		_ = ns.Close()
+		return nil, ownNetnsError(call.Netns)
+	}
+	return ns, nil
+}
+
+func (v Verbs) add(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.Error) {
+	ns, cerr := v.sandbox(call)
+	if cerr != nil {
+		return nil, cerr
+	}
+	defer ns.Close()
+	network, cerr := v.Network(cfg)
+	if cerr != nil {
+		return nil, cerr
+	}
+	req := engine.AddRequest{
+		Key: call.Key(cfg.Name), Pod: cfg.Args.Pod, Network: network, Netns: ns,
+		MAC: cfg.MAC, Sysctls: cfg.Sysctl, Want: cfg.Want,
+	}
+	dns := firstDNS(cfg.DNS, v.DNS)
+	if d := delegateOf(call, cfg); d != nil {
+		req.Delegate = d
+		req.Grant = func(ctx context.Context) (engine.Granted, error) {
+			result, err := delegateAdd(ctx, *d, call)
+			dns = firstDNS(dns, result.DNS)
+			return grantOf(result), err
+		}
+	}
+	req.Result = func(a engine.Attachment) (string, error) {
+		raw, err := resultOf(a, call.Netns, dns, cfg.PrevResult).Encode(cni.NewestVersion)
+		return string(raw), err
+	}
+	a, err := v.Engine.Add(ctx, req)
+	var attached *engine.AttachedError
+	switch {
+	case errors.As(err, &attached) && cfg.RepeatAdd == cni.RepeatReturn:
+		return render(attached.Record.Result(), cfg.CNIVersion)
+	case err != nil:
+		return nil, explain(err)
+	}
+	return render(a.Result, cfg.CNIVersion)
+}
+
+// render turns the recorded result into the shape of the caller's version.
+func render(recorded, version string) ([]byte, *cni.Error) {
+	result, err := cni.ParseResult([]byte(recorded), cni.NewestVersion)
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeInternal, "read the recorded result: %w", err)
+	}
+	out, err := result.Encode(version)
+	if err != nil {
+		return nil, cni.AsError(err)
+	}
+	return out, nil
+}
+
+// resultOf describes the attachment as it is: the addresses with the length
+// that they have on the interface, every route that was made.
+func resultOf(a engine.Attachment, sandbox string, dns cni.DNS, prev *cni.Result) cni.Result {
+	r := cni.Result{
+		Interfaces: []cni.Interface{
+			{Name: a.Plan.HostIfname, MAC: a.Plan.HostMAC.String(), MTU: a.Plan.MTU},
+			{Name: a.Plan.Ifname, MAC: a.Plan.MAC.String(), MTU: a.Plan.MTU, Sandbox: sandbox},
+		},
+		Routes: a.Plan.Routes,
+		DNS:    dns,
+	}
+	for _, ad := range a.Spec.Addresses {
+		inside := 1
+		r.IPs = append(r.IPs, cni.IP{
+			Interface: &inside,
+			Address:   netip.PrefixFrom(ad.Addr, ad.Addr.BitLen()),
+			Gateway:   attach.GatewayOf(ad),
+		})
+	}
+	if prev != nil {
+		r = r.Append(*prev)
+	}
+	return r
+}
+
+func (v Verbs) check(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {
+	ns, cerr := v.sandbox(call)
+	if cerr != nil {
+		return cerr
+	}
+	defer ns.Close()
+	want, cerr := expectation(call, cfg.PrevResult)
+	if cerr != nil {
+		return cerr
+	}
+	d, err := v.Engine.Check(ctx, call.Key(cfg.Name), ns, want)
+	if err != nil {
+		return explain(err)
+	}
+	if d.Delegate != nil {
+		return explain(delegateRun(ctx, *d.Delegate, call))
+	}
+	return nil
+}
+
+// expectation reads from the runtime's last result what later plugins of the
+// chain changed on purpose: routes and addresses that they took away, MAC and
+// MTU that they set.
+func expectation(call cni.Call, prev *cni.Result) (engine.Expected, *cni.Error) {
+	index := slices.IndexFunc(prev.Interfaces, func(i cni.Interface) bool {
+		return i.Name == call.Ifname && i.Sandbox != ""
+	})
+	if len(prev.Interfaces) > 0 && index < 0 {
+		return engine.Expected{}, cni.Errorf(cni.CodeConfig, "prevResult: no interface %q inside a sandbox; it must be the result of the last ADD", call.Ifname)
+	}
+	relax := func(p attach.Plan) attach.Plan {
+		p.Addresses = slices.DeleteFunc(p.Addresses, func(a netip.Prefix) bool {
+			return !a.Addr().IsLinkLocalUnicast() && !slices.ContainsFunc(prev.IPs, func(ip cni.IP) bool {
+				return ip.Address.Addr() == a.Addr()
+			})
+		})
+		p.Routes = slices.DeleteFunc(p.Routes, func(r attach.Route) bool {
+			return !slices.ContainsFunc(prev.Routes, func(q attach.Route) bool { return q.Dst == r.Dst })
+		})
+		return p
+	}
+	return engine.Expected{Relax: relax}, nil
+}
+
+func (v Verbs) gc(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {
+	_, err := v.Engine.Collect(ctx, cfg.Name, facts.Veth, listed(cfg))
+	if d := delegateOf(call, cfg); d != nil {
+		err = errors.Join(err, delegateRun(ctx, *d, call))
+	}
+	return explain(err)
+}
+
+// listed returns the runtime's list as a predicate; nil where it gave none.
+func listed(cfg *cni.Config) func(attach.Key) bool {
+	if !cfg.ValidAttachments.Present {
+		return nil
+	}
+	valid := make(map[attach.Key]bool, len(cfg.ValidAttachments.List))
+	for _, a := range cfg.ValidAttachments.List {
+		valid[attach.Key{Network: cfg.Name, ContainerID: a.ContainerID, Ifname: a.Ifname}] = true
+	}
+	return func(k attach.Key) bool { return valid[k] }
+}
+
+func (v Verbs) status(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {
+	if d := delegateOf(call, cfg); d != nil {
+		return explain(delegateRun(ctx, *d, call))
+	}
+	network, cerr := v.Network(cfg)
+	if cerr != nil {
+		return cerr
+	}
+	if err := v.Engine.Ready(ctx, facts.Veth, network); err != nil {
+		return &cni.Error{Code: cni.CodeUnavailable, Msg: "ADD cannot succeed now: " + err.Error(), Err: err}
+	}
+	return nil
+}
+
+// firstDNS returns the first that says anything.
+func firstDNS(candidates ...cni.DNS) cni.DNS {
+	for _, d := range candidates {
+		if !d.IsZero() {
+			return d
+		}
+	}
+	return cni.DNS{}
+}
