@@ -1,0 +1,90 @@
+# Weft. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+export WEFT_CACHE ?= $(HOME)/.cache/weft
+export WEFT_BIN := $(CURDIR)/bin
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(WEFT_CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+
+GO_BUILD := CGO_ENABLED=0 go build -trimpath
+LDFLAGS := -s -w
+
+# What demonstration and tests need from Debian, by the command that proves it.
+DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping
+
+##@ Use
+
+.PHONY: demo
+demo: build ## Show the main job: pods on a node, from nothing to nothing
+	demo/demo.sh
+
+.PHONY: build
+build: ## Build static binaries into bin/
+	$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/weft-cni ./cmd/weft-cni
+	ln -f bin/weft-cni bin/weft-ipam
+	$(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/weft ./cmd/weft
+
+.PHONY: dist
+dist: ## Build for amd64 and arm64 into dist/
+	for arch in amd64 arm64; do \
+	  mkdir -p dist/$$arch; \
+	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS)' -o dist/$$arch/weft-cni ./cmd/weft-cni; \
+	  ln -f dist/$$arch/weft-cni dist/$$arch/weft-ipam; \
+	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o dist/$$arch/weft ./cmd/weft; \
+	done
+
+##@ Prove
+
+.PHONY: test
+test: debian build dist refplugins lint ## Everything that proves the project (what CI runs)
+	test/run.sh
+
+.PHONY: fast
+fast: build ## The inner loop: vet, and the tests that need no other binaries
+	go vet ./...
+	go test ./api/... ./cmd/... ./internal/...
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Formatting, vet and linters
+	$(GOLANGCI) run ./...
+
+.PHONY: bench
+bench: debian build refplugins ## Measure against the reference plugins; REPORT=1 writes docs/benchmarks.md
+	go run ./test/bench $(if $(REPORT),-report docs/benchmarks.md)
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser for FUZZTIME (default 20s) each
+	test/fuzz.sh $(or $(FUZZTIME),20s)
+
+##@ Prepare
+
+.PHONY: debian
+debian: ## Install the Debian packages that are missing
+	@missing=(); for p in $(DEBIAN); do command -v "$${p%%:*}" >/dev/null || missing+=("$${p##*:}"); done; \
+	if [ $${#missing[@]} -gt 0 ]; then \
+	  echo "installing Debian packages: $${missing[*]}"; \
+	  [ "$$(id -u)" = 0 ] || { echo "be root, or: apt-get install $${missing[*]}"; exit 1; }; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
+	fi
+
+.PHONY: refplugins
+refplugins: ## Build the reference CNI plugins once, into the cache
+	test/refplugins/build.sh >/dev/null
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION) (once, some minutes)"
+	mkdir -p $(@D)
+	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin dist
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

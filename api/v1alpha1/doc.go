@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 holds the types of Weft's API group, weft.dev/v1alpha1, as
+// users write them: with defaults and validation, in the vocabulary of
+// Kubernetes. Inside Weft they are translated once, at the edge.
+package v1alpha1
+
+// Group and Version of every kind in this package.
+const (
+	Group      = "weft.dev"
+	Version    = "v1alpha1"
+	APIVersion = Group + "/" + Version
+)

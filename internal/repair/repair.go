@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package repair is what an operator does by hand when no runtime and no
+// garbage collection will: release an attachment, rebuild a damaged journal.
+package repair
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"weft.dev/weft/internal/cni"
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/inspect"
+	"weft.dev/weft/internal/journal"
+	"weft.dev/weft/internal/kernel"
+	"weft.dev/weft/internal/plugin"
+)
+
+// timeout bounds one release.
+const timeout = 30 * time.Second
+
+// Release releases what word means (see inspect.Find) and returns the keys. It
+// goes the way of a runtime's DEL: through the agent, or without it where that
+// is down. An attachment whose interface exists is refused unless force is
+// set.
+func Release(ctx context.Context, n inspect.Node, word string, force bool) ([]string, error) {
+	f, err := journal.Read(n.StateDir, facts.New)
+	if err != nil {
+		return nil, err
+	}
+	records, err := inspect.Find(f, word)
+	if err != nil {
+		return nil, err
+	}
+	if !force {
+		if err := refuseLiving(records); err != nil {
+			return nil, err
+		}
+	}
+	var released []string
+	for _, rec := range records {
+		if err := del(ctx, n, rec); err != nil {
+			return released, fmt.Errorf("release %s: %w", rec.Key, err)
+		}
+		released = append(released, rec.Key.String())
+	}
+	return released, nil
+}
+
+func refuseLiving(records []facts.Record) error {
+	k, err := kernel.Open()
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	for _, rec := range records {
+		alive, err := inspect.Alive(rec, k)
+		if err != nil {
+			return err
+		}
+		if alive {
+			return fmt.Errorf("attachment %s is in use: its sandbox lives; delete the pod, or use --force to cut it off", rec.Key)
+		}
+	}
+	return nil
+}
+
+func del(ctx context.Context, n inspect.Node, rec facts.Record) error {
+	config, err := json.Marshal(map[string]string{
+		"cniVersion": cni.NewestVersion, "name": rec.Key.Network, "type": "weft-cni", "socket": n.SocketPath(), "stateDir": n.StateDir,
+	})
+	if err != nil {
+		return err
+	}
+	call := cni.Call{Command: cni.Del, ContainerID: rec.Key.ContainerID, Ifname: rec.Key.Ifname, Stdin: config}
+	cfg, cerr := cni.ParseConfig(call)
+	if cerr != nil {
+		return cerr
+	}
+	if _, cerr := plugin.Forward(ctx, call, cfg, time.Now().Add(timeout)); cerr != nil {
+		return cerr
+	}
+	return nil
+}
+
+// Journal rebuilds a damaged journal: from the lines that are good, and from
+// the interfaces that exist, so that no address in use is ever given out
+// again. It returns what it did, line by line. An undamaged journal is left
+// alone.
+func Journal(ctx context.Context, dir string) ([]string, error) {
+	_, err := journal.Read(dir, facts.New)
+	var corrupt *journal.CorruptError
+	switch {
+	case err == nil:
+		return []string{"the journal is not damaged; nothing to repair"}, nil
+	case !errors.As(err, &corrupt):
+		return nil, err
+	}
+	good, bad, err := journal.Salvage(dir, facts.New)
+	if err != nil {
+		return nil, err
+	}
+	var report []string
+	for _, b := range bad {
+		report = append(report, fmt.Sprintf("line %d dropped: %s: %q", b.Line, b.Reason, b.Text))
+	}
+	aside, err := journal.Replace(ctx, dir, good)
+	if err != nil {
+		return report, err
+	}
+	report = append(report, fmt.Sprintf("journal rewritten with %d records; the damaged file is %s", good.Len(), aside))
+	adopted, err := adopt(ctx, dir)
+	return append(report, adopted...), err
+}
+
+func adopt(ctx context.Context, dir string) ([]string, error) {
+	store, err := journal.Share(dir, facts.New)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = store.Close() }()
+	k, err := kernel.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer k.Close()
+	e := &engine.Engine{Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: dir, Now: time.Now, Node: &kernel.Node{}}
+	findings, err := e.Adopt(ctx)
+	var report []string
+	for _, f := range findings {
+		report = append(report, f.String())
+	}
+	return report, err
+}
