@@ -6,6 +6,7 @@ package crash
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,18 +15,17 @@ import (
 var mu sync.Mutex
 
 // Point kills the process by SIGKILL if the file named by WEFT_CRASH_FILE
-// holds this name; the file is removed first, so that a restarted process
-// survives. Otherwise it appends the name to the file named by
-// WEFT_CRASH_TRACE, where that is set.
+// holds this name and a 1; the file is removed first, so that a restarted
+// process survives. A larger number after the name is counted down: the process
+// dies when it passes the point for that time. Otherwise Point appends the name
+// to the file named by WEFT_CRASH_TRACE, where that is set.
 func Point(name string) {
 	mu.Lock()
 	defer mu.Unlock()
-	if file := os.Getenv("WEFT_CRASH_FILE"); file != "" {
-		if want, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(want)) == name {
-			_ = os.Remove(file)
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // the signal is on its way
-		}
+	if file := os.Getenv("WEFT_CRASH_FILE"); file != "" && due(file, name) {
+		_ = os.Remove(file)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way
 	}
 	if trace := os.Getenv("WEFT_CRASH_TRACE"); trace != "" {
 		f, err := os.OpenFile(trace, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -35,4 +35,22 @@ func Point(name string) {
 		_, _ = f.WriteString(name + "\n")
 		_ = f.Close()
 	}
+}
+
+// due counts one passage of the point down.
+func due(file, name string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	want, times, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	left, err := strconv.Atoi(times)
+	if want != name || err != nil {
+		return false
+	}
+	if left > 1 {
+		_ = os.WriteFile(file, []byte(name+" "+strconv.Itoa(left-1)), 0o600)
+		return false
+	}
+	return true
 }

@@ -99,7 +99,10 @@ func Find(f *facts.Facts, word string) ([]facts.Record, error) {
 }
 
 func matches(rec facts.Record, d facts.Detail, word string) bool {
-	if word == d.Pod.String() || (word == d.Pod.Name && word != "") || word == rec.Key.String() {
+	if word == "" {
+		return false
+	}
+	if word == d.Pod.String() || word == d.Pod.Name || word == rec.Key.String() {
 		return true
 	}
 	if len(word) >= 4 && strings.HasPrefix(rec.Key.ContainerID, word) {

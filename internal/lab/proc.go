@@ -51,6 +51,9 @@ func parseStat(line string) (procStat, error) {
 	if len(fields) <= start || len(fields[state]) != 1 {
 		return procStat{}, fmt.Errorf("process status %q: want at least 22 fields", line)
 	}
+	if c := fields[state][0] | 0x20; c < 'a' || c > 'z' {
+		return procStat{}, fmt.Errorf("process status %q: field 3: want a letter", line)
+	}
 	ticks, err := strconv.ParseUint(fields[start], 10, 64)
 	if err != nil {
 		return procStat{}, fmt.Errorf("process status %q: field 22: %w", line, err)

@@ -15,6 +15,7 @@ import (
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/crash"
 	"weft.dev/weft/internal/engine"
 )
 
@@ -83,7 +84,10 @@ func execPlugin(ctx context.Context, d facts.Delegate, call cni.Call) ([]byte, *
 	cmd.Stdin = bytes.NewReader(d.Config)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	crash.Point("delegate:before")
+	err = cmd.Run()
+	crash.Point("delegate:after")
+	if err != nil {
 		return nil, pluginError(d.Type, call.Command, err, stdout.Bytes(), stderr.String())
 	}
 	return stdout.Bytes(), nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/cni"
+	"weft.dev/weft/internal/crash"
 )
 
 // IPAMName is the name under which the binary is an IPAM plugin.
@@ -42,9 +43,11 @@ func Main(p Process) int {
 	if cerr != nil {
 		status = p.fail(start, call, cfg, cerr)
 	} else {
+		crash.Point("answer:before")
 		if _, err := p.Stdout.Write(out); err != nil {
 			status = 1
 		}
+		crash.Point("answer:after")
 		p.log(start, call, cfg, "ok")
 	}
 	if after != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weft.dev/weft/internal/crash"
 )
 
 // Call sends one request to the agent at socket and waits for the answer,
@@ -22,18 +24,22 @@ func Call(socket string, r Request, netns int, deadline time.Time) (Response, er
 	if err != nil {
 		return Response{}, err
 	}
+	crash.Point("wire-connect:before")
 	fd, err := connect(socket, deadline)
 	if err != nil {
 		return Response{}, fmt.Errorf("call the agent at %s: %w", socket, err)
 	}
 	defer unix.Close(fd)
+	crash.Point("wire-connect:after")
 	if err := send(fd, raw, netns); err != nil {
 		return Response{}, fmt.Errorf("call the agent at %s: %w", socket, classify(err))
 	}
+	crash.Point("wire-send:after")
 	answer, err := receive(fd, deadline)
 	if err != nil {
 		return Response{}, fmt.Errorf("wait for the agent at %s: %w", socket, err)
 	}
+	crash.Point("wire-receive:after")
 	var resp Response
 	if err := json.Unmarshal(answer, &resp); err != nil {
 		return Response{}, fmt.Errorf("decode the agent's answer: %w: %w", err, ErrNoAnswer)
