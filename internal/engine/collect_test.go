@@ -359,6 +359,7 @@ func moveJournals(t *testing.T, from, to string) {
 
 func TestReaperRemovesManyAtOnce(t *testing.T) {
 	b := newBench(t)
+	b.Node = &kernel.Node{}
 	var failed []error
 	b.Reaper = NewReaper(func(_ attach.Key, err error) { failed = append(failed, err) })
 	for _, c := range []string{"c1", "c2", "c3"} {
@@ -402,6 +403,7 @@ func TestReaperRemovesManyAtOnce(t *testing.T) {
 
 func TestReaperFallsBackToOneByOne(t *testing.T) {
 	b := newBench(t)
+	b.Node = &kernel.Node{}
 	var failed []attach.Key
 	b.Reaper = NewReaper(func(k attach.Key, _ error) { failed = append(failed, k) })
 	for _, c := range []string{"c1", "c2"} {

@@ -71,9 +71,21 @@ func (e *Engine) remove(ctx context.Context, rec facts.Record) error {
 	}
 	var err error
 	if rec.Kind == facts.Veth {
-		err = e.Kernel.Detach(rec.Key.HostIfname())
+		err = e.removeFromKernel(ctx, rec)
 	}
 	return errors.Join(err, e.finish(ctx, rec, err == nil))
+}
+
+// removeFromKernel removes the interface and, with the last of a network, the
+// node's objects: side by side, because each waits for an RCU grace period.
+func (e *Engine) removeFromKernel(ctx context.Context, rec facts.Record) error {
+	if e.Node != nil {
+		return e.Kernel.Detach(rec.Key.HostIfname())
+	}
+	node := make(chan error)
+	go func() { node <- e.removeNodeAfter(ctx, rec) }()
+	err := e.Kernel.Detach(rec.Key.HostIfname())
+	return errors.Join(err, <-node)
 }
 
 // finish releases what a delegate granted and, if the interface is gone, ends
@@ -91,13 +103,6 @@ func (e *Engine) finish(ctx context.Context, rec facts.Record, detached bool) er
 	if !detached {
 		return nil
 	}
-	return e.Store.Update(ctx, func(f *facts.Facts) ([]string, error) {
-		if e.Node == nil && rec.Kind == facts.Veth {
-			if err := e.removeNodeAfter(f, rec, d); err != nil {
-				return nil, err
-			}
-		}
-		entry, err := facts.EncodeReleased(e.now(), rec.Key)
-		return []string{entry}, err
-	})
+	entry, err := facts.EncodeReleased(e.now(), rec.Key)
+	return e.append1(ctx, entry, err)
 }

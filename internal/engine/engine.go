@@ -54,7 +54,8 @@ type Engine struct {
 	Now       func() time.Time
 
 	// Reaper, where set, removes interfaces after DEL has returned, many for
-	// the price of one. Nil: DEL removes its interface itself.
+	// the price of one; it leaves the node's objects alone, so Node must be set
+	// too. Nil: DEL removes its interface itself.
 	Reaper *Reaper
 
 	// Node, where set, is what the node itself needs (gateway routes,

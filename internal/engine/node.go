@@ -92,17 +92,32 @@ func nodeOf(f *facts.Facts, rec facts.Record, d facts.Detail) (kernel.Node, erro
 }
 
 // removeNodeAfter removes what only this attachment still needed of the node's
-// objects. It runs inside the transaction that ends the record, so an ADD that
-// begins meanwhile waits and then makes them again.
-func (e *Engine) removeNodeAfter(f *facts.Facts, rec facts.Record, d facts.Detail) error {
+// objects. It does so inside a transaction: an ADD that begins meanwhile cannot
+// record its intent before, and makes them again after.
+func (e *Engine) removeNodeAfter(ctx context.Context, rec facts.Record) error {
+	return e.Store.View(ctx, func(f *facts.Facts) error {
+		node, last, err := lastNodeOf(f, rec)
+		if err != nil || !last {
+			return err
+		}
+		return e.Kernel.RemoveNode(node)
+	})
+}
+
+// lastNodeOf returns the node's objects that nobody needs without this
+// attachment; last is false if its network has others.
+func lastNodeOf(f *facts.Facts, rec facts.Record) (node kernel.Node, last bool, err error) {
 	for other := range f.Each {
 		if other.Key.Network == rec.Key.Network && other.Key != rec.Key && other.Kind == facts.Veth {
-			return nil
+			return node, false, nil
 		}
 	}
-	node, err := nodeOf(f, rec, d)
+	d, err := rec.Detail()
 	if err != nil {
-		return err
+		return node, false, err
+	}
+	if node, err = nodeOf(f, rec, d); err != nil {
+		return node, false, err
 	}
 	for other := range f.Each {
 		if other.Key == rec.Key {
@@ -110,11 +125,11 @@ func (e *Engine) removeNodeAfter(f *facts.Facts, rec facts.Record, d facts.Detai
 		}
 		od, err := other.Detail()
 		if err != nil {
-			return err
+			return node, false, err
 		}
 		for _, a := range od.Addresses {
 			node.Gateways = slices.DeleteFunc(node.Gateways, func(gw netip.Addr) bool { return gw == a.Gateway })
 		}
 	}
-	return e.Kernel.RemoveNode(node)
+	return node, true, nil
 }

@@ -57,7 +57,9 @@ func world(t *testing.T) (f *facts.Facts, sandbox string) {
 		func() (string, error) {
 			return facts.EncodeIntent(at, attach.Key{Network: "net", ContainerID: "gone", Ifname: "eth0"}, facts.Veth, []netip.Addr{netip.MustParseAddr("10.0.0.3")}, d)
 		},
-		func() (string, error) { return facts.EncodeReleased(at, attach.Key{Network: "net", ContainerID: "gone", Ifname: "eth0"}) },
+		func() (string, error) {
+			return facts.EncodeReleased(at, attach.Key{Network: "net", ContainerID: "gone", Ifname: "eth0"})
+		},
 		func() (string, error) { return facts.EncodeIntent(at, web, facts.Veth, []netip.Addr{addr.Addr}, d) },
 		func() (string, error) { return facts.EncodeComplete(at, web, "{}") },
 		func() (string, error) {

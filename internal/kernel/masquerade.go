@@ -5,6 +5,7 @@ package kernel
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -94,6 +95,17 @@ func (h *Handle) ensureMasquerade(n Node) error {
 	found, err := h.masqueradeComments(n.Table)
 	if err != nil || strings.Join(found, "\n") == strings.Join(comments, "\n") {
 		return err
+	}
+	if len(found) == 0 {
+		// A transaction that deletes nothing spares an RCU grace period, some
+		// 10 ms, when its socket is closed. It fails if there is a table.
+		err := h.transact("create table "+n.Table, func(c *nftables.Conn) error {
+			table := c.CreateTable(&nftables.Table{Name: n.Table, Family: nftables.TableFamilyINet})
+			return addMasquerade(c, table, families, comments)
+		})
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
 	}
 	return h.transact("replace table "+n.Table, func(c *nftables.Conn) error {
 		table := deleteTable(c, n.Table)

@@ -178,7 +178,7 @@ func (w *world) linkExists(name string) bool {
 
 // patience bounds how long a packet may be under way. It is far longer than
 // any packet takes, and spent only when a test fails.
-const patience = 3 * time.Second
+const patience = 15 * time.Second
 
 // exchange sends a UDP packet from one namespace to an address in another and
 // an answer back. It returns the source that the server saw.
