@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/engine"
@@ -115,7 +116,7 @@ func recordedSubnets(f *facts.Facts) []networkSubnet {
 // Address is one address that is used or was released.
 type Address struct {
 	Address netip.Addr `json:"address"`
-	State   string     `json:"state"`           // used, cooling, released
+	State   string     `json:"state"`           // used, releasing, cooling, released
 	Owner   string     `json:"owner,omitempty"` // key of the attachment
 	Since   time.Time  `json:"since,omitzero"`  // of the release
 }
@@ -130,6 +131,19 @@ func (a Address) Cells() []string {
 		released = a.Since.Format(time.RFC3339)
 	}
 	return []string{a.Address.String(), a.State, a.Owner, released}
+}
+
+// useOf tells an address whose DEL has been answered, and whose interface is
+// about to go, from one that is in use.
+func useOf(f *facts.Facts, owner string) string {
+	k, err := attach.ParseKey(owner)
+	if err != nil {
+		return "used"
+	}
+	if rec, found := f.Get(k); found && rec.Phase == facts.Releasing {
+		return "releasing"
+	}
+	return "used"
 }
 
 // Addresses lists every address that is used, then those released, oldest
@@ -154,7 +168,7 @@ func Addresses(f *facts.Facts, now time.Time) ([]Address, error) {
 	for _, s := range scopes {
 		u := f.Usage(s.kind, s.network)
 		for a, owner := range u.Used {
-			rows = append(rows, Address{Address: a, State: "used", Owner: owner})
+			rows = append(rows, Address{Address: a, State: useOf(f, owner), Owner: owner})
 		}
 		for a, at := range u.Released {
 			state := "released"

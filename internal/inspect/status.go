@@ -128,12 +128,7 @@ func rangeStatus(f *facts.Facts, now time.Time) []Subsystem {
 }
 
 func leakStatus(n Node, f *facts.Facts, now time.Time) Subsystem {
-	k, err := kernel.Open()
-	if err != nil {
-		return Subsystem{"attachments", Bad, err.Error()}
-	}
-	defer k.Close()
-	problems, err := Problems(f, k, n.StateDir, now)
+	problems, err := n.problems(f, now)
 	switch {
 	case err != nil:
 		return Subsystem{"attachments", Bad, err.Error()}
@@ -157,12 +152,37 @@ func Check(n Node, now time.Time) ([]Problem, error) {
 	if err != nil {
 		return nil, err
 	}
+	return n.problems(f, now)
+}
+
+func (n Node) problems(f *facts.Facts, now time.Time) ([]Problem, error) {
+	if err := n.elsewhere(); err != nil {
+		return nil, err
+	}
 	k, err := kernel.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer k.Close()
 	return Problems(f, k, n.StateDir, now)
+}
+
+// elsewhere refuses to judge interfaces from another network namespace than the
+// agent's: none of them would be seen.
+func (n Node) elsewhere() error {
+	pid, alive := journal.OwnerAlive(n.StateDir)
+	if !alive || pid == 0 {
+		return nil
+	}
+	theirs, err := kernel.StatNetns(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil // not visible from here, so nothing can be said
+	}
+	ours, err := kernel.StatNetns("/proc/thread-self/ns/net")
+	if err != nil || ours == theirs {
+		return err
+	}
+	return fmt.Errorf("the agent (process %d) works in another network namespace than this command: run it there, for example by nsenter -t %d -n", pid, pid)
 }
 
 // Collected is one thing that garbage collection did.
