@@ -105,7 +105,7 @@ func (a *Args) setMAC(value string) string {
 	if value == "" {
 		return ""
 	}
-	mac, ok := parseMAC(value)
+	mac, ok := ParseMAC(value)
 	if !ok {
 		return macRule
 	}

@@ -84,7 +84,7 @@ func TestParseArgsErrors(t *testing.T) {
 func TestParseMAC(t *testing.T) {
 	want := attach.MAC{0x02, 0xab, 0xcd, 0xef, 0x01, 0x99}
 	for _, s := range []string{"02:ab:cd:ef:01:99", "02:AB:CD:EF:01:99", "02-ab-cd-ef-01-99"} {
-		if got, ok := parseMAC(s); !ok || got != want {
+		if got, ok := ParseMAC(s); !ok || got != want {
 			t.Errorf("%q: %v %v", s, got, ok)
 		}
 	}
@@ -92,11 +92,11 @@ func TestParseMAC(t *testing.T) {
 		"", "02:ab:cd:ef:01", "02:ab:cd:ef:01:99:00", "02ab.cdef.0199", "02:ab:cd:ef:01-99", "02.ab.cd.ef.01.99",
 		"g2:ab:cd:ef:01:99", "2:ab:cd:ef:01:999", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "02:ab:cd:ef:01:9",
 	} {
-		if got, ok := parseMAC(s); ok {
+		if got, ok := ParseMAC(s); ok {
 			t.Errorf("%q is accepted as %v", s, got)
 		}
 	}
-	if got, ok := parseMAC(want.String()); !ok || got != want {
+	if got, ok := ParseMAC(want.String()); !ok || got != want {
 		t.Errorf("the address's own spelling is read as %v, %v", got, ok)
 	}
 }

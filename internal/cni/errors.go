@@ -68,7 +68,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 
 // wraps tells an error that holds another from one that is only text.
 func wraps(err error) bool {
-	switch err.(type) {
+	switch err.(type) { //nolint:errorlint // about this very error, not those inside
 	case interface{ Unwrap() error }, interface{ Unwrap() []error }:
 		return true
 	}
@@ -83,7 +83,7 @@ func AsError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := err.(*Error); ok {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // unwrapped, it needs no new message
 		return e
 	}
 	var inner *Error

@@ -85,7 +85,8 @@ func ParseIPAMCall(call Call) (*Config, *Error) {
 // at DEL a value of the wrong type is forgiven.
 func begin(call Call, wire *wireCommon, decoding *Error) (*Config, *Error) {
 	lenient := call.Command == Del
-	if decoding != nil && !(lenient && isTypeError(decoding)) {
+	forgiven := lenient && decoding != nil && isTypeError(decoding)
+	if decoding != nil && !forgiven {
 		return nil, decoding
 	}
 	cfg := &Config{Type: wire.Type, CNIVersion: versionOrOldest(wire.CNIVersion), Name: wire.Name}
@@ -280,7 +281,7 @@ func macOrNone(key, s string) (attach.MAC, *Error) {
 	if s == "" {
 		return attach.MAC{}, nil
 	}
-	mac, ok := parseMAC(s)
+	mac, ok := ParseMAC(s)
 	if !ok {
 		return attach.MAC{}, Errorf(CodeConfig, "%s %s: %s", key, quote(s), macRule)
 	}

@@ -69,9 +69,9 @@ func parseWantedList(key string, list []string) ([]netip.Addr, *Error) {
 // macRule is what parseMAC accepts, for messages.
 const macRule = "want a unicast EUI-48 address such as 02:00:5e:10:00:01"
 
-// parseMAC reads six octets separated by colons or hyphens. A group address or
+// ParseMAC reads six octets separated by colons or hyphens. A group address or
 // the zero address cannot be that of an interface: the kernel refuses both.
-func parseMAC(s string) (attach.MAC, bool) {
+func ParseMAC(s string) (attach.MAC, bool) {
 	var mac attach.MAC
 	if len(s) != 3*len(mac)-1 {
 		return attach.MAC{}, false

@@ -125,7 +125,7 @@ func (e *Engine) reserve(ctx context.Context, r AddRequest, earlier []netip.Addr
 		if err != nil {
 			return nil, err
 		}
-		if a, err = e.describe(r, granted); err != nil {
+		if a, err = e.describe(f, r, granted); err != nil {
 			return nil, err
 		}
 		return e.intent(r, a)
@@ -166,37 +166,59 @@ func granted(grant ipam.Grant, routes []attach.Route) Granted {
 // executed, so that a kill in between cannot leak what it grants, and a second
 // one with the addresses after.
 func (e *Engine) reserveDelegated(ctx context.Context, r AddRequest) (Attachment, error) {
-	record := func(a Attachment) error {
-		return e.Store.Update(ctx, func(*facts.Facts) ([]string, error) { return e.intent(r, a) })
-	}
-	if err := record(Attachment{Spec: attach.Spec{Key: r.Key, Pod: r.Pod}}); err != nil {
-		return Attachment{}, err
+	var a Attachment
+	err := e.Store.Update(ctx, func(*facts.Facts) ([]string, error) {
+		return e.intent(r, Attachment{Spec: attach.Spec{Key: r.Key, Pod: r.Pod}})
+	})
+	if err != nil {
+		return a, err
 	}
 	g, err := r.Grant(ctx)
-	if err != nil {
-		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
-	}
-	a, err := e.describe(r, g)
 	if err == nil {
-		err = record(a)
+		err = e.Store.Update(ctx, func(f *facts.Facts) (_ []string, err error) {
+			if a, err = e.describe(f, r, g); err != nil {
+				return nil, err
+			}
+			return e.intent(r, a)
+		})
 	}
 	if err != nil {
-		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
+		return a, errors.Join(err, e.undo(ctx, r.Key))
 	}
 	return a, nil
 }
 
 // describe derives what the kernel shall hold.
-func (e *Engine) describe(r AddRequest, g Granted) (Attachment, error) {
+func (e *Engine) describe(f *facts.Facts, r AddRequest, g Granted) (Attachment, error) {
+	rank, err := nextRank(f, r.Key)
+	if err != nil {
+		return Attachment{}, err
+	}
 	spec := attach.Spec{
 		Key: r.Key, Instance: e.Instance, Pod: r.Pod, MAC: r.MAC, MTU: r.Network.MTU,
-		Addresses: g.Addresses, Routes: g.Routes, Sysctls: r.Sysctls,
+		Addresses: g.Addresses, Routes: g.Routes, Sysctls: r.Sysctls, Rank: rank,
 	}
 	plan, err := attach.NewPlan(spec)
 	if err != nil {
 		return Attachment{}, &PlanError{Err: err}
 	}
 	return Attachment{Spec: spec, Plan: plan, Granted: g}, nil
+}
+
+// nextRank returns the rank of a new attachment: behind all that its container
+// has.
+func nextRank(f *facts.Facts, k attach.Key) (rank int, err error) {
+	f.Siblings(k, func(rec facts.Record) bool {
+		var d facts.Detail
+		if rec.Kind != facts.Veth {
+			return true
+		}
+		if d, err = rec.Detail(); err == nil {
+			rank = max(rank, d.Rank+1)
+		}
+		return err == nil
+	})
+	return rank, err
 }
 
 // PlanError says that configuration and grant together make no possible
@@ -247,7 +269,7 @@ func (e *Engine) undo(ctx context.Context, k attach.Key) error {
 	if err != nil || !found {
 		return err
 	}
-	if err := e.remove(ctx, rec); err != nil {
+	if err := e.remove(ctx, rec, nil); err != nil {
 		return fmt.Errorf("undo: %w", err)
 	}
 	return nil

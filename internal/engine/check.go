@@ -26,21 +26,16 @@ func (e *DriftError) Error() string {
 	return fmt.Sprintf("attachment %s has drifted: %s; restart the pod to repair it", e.Key, strings.Join(parts, "; "))
 }
 
-// Expected is what the runtime believes of an attachment: the part of the last
-// result that concerns our interface.
-type Expected struct {
-	// Relax removes from the plan what a later plugin of the chain replaced.
-	Relax func(attach.Plan) attach.Plan
-	// Options say what else later plugins may have changed.
-	Options kernel.CompareOptions
-}
+// Expected adjusts the plan that ADD made to what the runtime believes now:
+// later plugins of a chain may have changed what is in the last result.
+type Expected func(attach.Plan) (attach.Plan, kernel.CompareOptions)
 
 // Check compares the kernel with the recorded attachment. It returns an error
 // wrapping ErrNotRecorded, or a *DriftError that lists every difference.
-func (e *Engine) Check(ctx context.Context, k attach.Key, ns *kernel.Netns, want Expected) (facts.Detail, error) {
+func (e *Engine) Check(ctx context.Context, k attach.Key, ns *kernel.Netns, want Expected) error {
 	unlock, err := e.Store.LockKey(ctx, k.String())
 	if err != nil {
-		return facts.Detail{}, err
+		return err
 	}
 	defer unlock()
 
@@ -51,6 +46,7 @@ func (e *Engine) Check(ctx context.Context, k attach.Key, ns *kernel.Netns, want
 		if !found || rec.Phase != facts.Complete {
 			return fmt.Errorf("attachment %s: %w as complete", k, ErrNotRecorded)
 		}
+		var err error
 		if d, err = rec.Detail(); err != nil {
 			return err
 		}
@@ -58,29 +54,27 @@ func (e *Engine) Check(ctx context.Context, k attach.Key, ns *kernel.Netns, want
 		return err
 	})
 	if err != nil {
-		return d, err
+		return err
 	}
 	plan, err := attach.NewPlan(d.Spec(k, e.Instance))
 	if err != nil {
-		return d, err
+		return err
 	}
-	if want.Relax != nil {
-		plan = want.Relax(plan)
-	}
-	differences, err := e.Kernel.Compare(ns, plan, want.Options)
+	plan, options := want(plan)
+	differences, err := e.Kernel.Compare(ns, plan, options)
 	if err != nil {
-		return d, err
+		return err
 	}
 	if e.Node != nil {
 		node = *e.Node
 	}
 	more, err := e.Kernel.CompareNode(node)
 	if err != nil {
-		return d, err
+		return err
 	}
 	differences = append(differences, more...)
 	if len(differences) > 0 {
-		return d, &DriftError{Key: k, Differences: differences}
+		return &DriftError{Key: k, Differences: differences}
 	}
-	return d, nil
+	return nil
 }

@@ -142,6 +142,12 @@ func (e *Engine) release(ctx context.Context, rec facts.Record, ev evidence) Fin
 	if rec.Phase != facts.Complete {
 		f.Observed, f.Action = "phase "+rec.Phase.String()+" without a process at work", "undone"
 	}
+	return e.alone(ctx, rec, f, func(ctx context.Context, rec facts.Record) error { return e.remove(ctx, rec, nil) })
+}
+
+// alone acts on a record under its key's lock, unless somebody is at work on
+// it or it has changed since it was read.
+func (e *Engine) alone(ctx context.Context, rec facts.Record, f Finding, act func(context.Context, facts.Record) error) Finding {
 	lockCtx, cancel := context.WithTimeout(ctx, tryLock)
 	defer cancel()
 	unlock, err := e.Store.LockKey(lockCtx, rec.Key.String())
@@ -157,12 +163,40 @@ func (e *Engine) release(ctx context.Context, rec facts.Record, ev evidence) Fin
 	case !found || current.Since != rec.Since || current.Phase != rec.Phase:
 		f.Observed, f.Action = "changed meanwhile", "kept"
 	default:
-		f.Err = e.remove(ctx, current)
+		f.Err = act(ctx, current)
 	}
 	return f
 }
 
-// Sweep is garbage collection that nobody asked for. It finishes what dead
+// undoHalf takes back what a dead process left half done. An ADD whose sandbox
+// lives may yet be repeated, and shall get the address that its intent names:
+// then only the interface goes, and the record stays until the sandbox does.
+// (What a delegate granted is not kept: its own plugin would refuse to grant it
+// twice.)
+func (e *Engine) undoHalf(ctx context.Context, rec facts.Record) (Finding, error) {
+	if rec.Phase != facts.Intent || len(rec.Addresses) == 0 {
+		return e.release(ctx, rec, evidence{}), nil
+	}
+	ev, err := e.witness(rec, true)
+	if err != nil {
+		return Finding{}, err
+	}
+	d, err := rec.Detail()
+	switch {
+	case err != nil:
+		return Finding{}, err
+	case !ev.namespace || d.Delegate != nil:
+		return e.release(ctx, rec, ev), nil
+	case !ev.link:
+		return Finding{}, nil
+	}
+	f := Finding{Key: rec.Key, Addresses: texts(rec.Addresses), Observed: "phase intent without a process at work, " + ev.String(), Action: "undone, but for the address"}
+	return e.alone(ctx, rec, f, func(_ context.Context, rec facts.Record) error {
+		return e.Kernel.Detach(rec.Key.HostIfname())
+	}), nil
+}
+
+// Sweep is garbage collection that nobody asked for. It undoes what dead
 // processes left half done, releases what was seen dead twice with at least
 // Grace in between, and adopts interfaces of ours whose record was lost: they
 // belong to a pod that runs, and its address must not be given to another.
@@ -192,7 +226,7 @@ func (e *Engine) Sweep(ctx context.Context) ([]Finding, error) {
 
 func (e *Engine) sweepOne(ctx context.Context, rec facts.Record) (Finding, error) {
 	if rec.Phase != facts.Complete {
-		return e.release(ctx, rec, evidence{}), nil
+		return e.undoHalf(ctx, rec)
 	}
 	ev, err := e.witness(rec, false)
 	if err != nil {

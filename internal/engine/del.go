@@ -15,12 +15,14 @@ import (
 // interface is removed from the host's side. It succeeds for an attachment
 // that does not exist, any number of times.
 //
-// unrecorded is the delegate to call when there is no record, because the
-// specification demands that DEL reaches it in any case; nil without one.
+// delegate executes the DEL of the IPAM plugin that the call's configuration
+// names, nil where it names none. It is called with or without a record,
+// because the specification demands that DEL reaches the delegate; without it
+// the delegate of the record is called.
 //
 // With a Reaper, Del returns once the release is recorded; interface and
 // address follow within one batch. Until then the address is not free.
-func (e *Engine) Del(ctx context.Context, k attach.Key, unrecorded *facts.Delegate) error {
+func (e *Engine) Del(ctx context.Context, k attach.Key, delegate func(context.Context) error) error {
 	unlock, err := e.Store.LockKey(ctx, k.String())
 	if err != nil {
 		return err
@@ -37,18 +39,18 @@ func (e *Engine) Del(ctx context.Context, k attach.Key, unrecorded *facts.Delega
 	case err != nil:
 		return err
 	case found:
-		return e.remove(ctx, rec)
+		return e.remove(ctx, rec, delegate)
 	default:
-		return e.delUnrecorded(ctx, k, unrecorded)
+		return e.delUnrecorded(ctx, k, delegate)
 	}
 }
 
 // delUnrecorded serves DEL without a record: it was served before, ADD never
 // got as far, or the state directory was lost.
-func (e *Engine) delUnrecorded(ctx context.Context, k attach.Key, d *facts.Delegate) error {
+func (e *Engine) delUnrecorded(ctx context.Context, k attach.Key, delegate func(context.Context) error) error {
 	err := e.Kernel.Detach(k.HostIfname())
-	if d != nil {
-		err = errors.Join(err, e.Delegates.Release(ctx, k, *d))
+	if delegate != nil {
+		err = errors.Join(err, delegate(ctx))
 	}
 	return err
 }
@@ -65,7 +67,8 @@ func (e *Engine) beginRelease(ctx context.Context, rec facts.Record) error {
 // remove takes a recorded attachment out of the kernel and ends its record.
 // Every step is tried even when an earlier one fails; the record ends only
 // when all succeeded, so that the next DEL or garbage collection goes on.
-func (e *Engine) remove(ctx context.Context, rec facts.Record) error {
+// delegate is as in Del.
+func (e *Engine) remove(ctx context.Context, rec facts.Record, delegate func(context.Context) error) error {
 	if err := e.beginRelease(ctx, rec); err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func (e *Engine) remove(ctx context.Context, rec facts.Record) error {
 	if rec.Kind == facts.Veth {
 		err = e.removeFromKernel(ctx, rec)
 	}
-	return errors.Join(err, e.finish(ctx, rec, err == nil))
+	return errors.Join(err, e.finish(ctx, rec, delegate, err == nil))
 }
 
 // removeFromKernel removes the interface and, with the last of a network, the
@@ -90,13 +93,16 @@ func (e *Engine) removeFromKernel(ctx context.Context, rec facts.Record) error {
 
 // finish releases what a delegate granted and, if the interface is gone, ends
 // the record.
-func (e *Engine) finish(ctx context.Context, rec facts.Record, detached bool) error {
+func (e *Engine) finish(ctx context.Context, rec facts.Record, delegate func(context.Context) error, detached bool) error {
 	d, err := rec.Detail()
 	if err != nil {
 		return err
 	}
-	if d.Delegate != nil {
-		if err := e.Delegates.Release(ctx, rec.Key, *d.Delegate); err != nil {
+	if delegate == nil && d.Delegate != nil {
+		delegate = func(ctx context.Context) error { return e.Delegates.Release(ctx, rec.Key, *d.Delegate) }
+	}
+	if delegate != nil {
+		if err := delegate(ctx); err != nil {
 			return fmt.Errorf("release the addresses of %s: %w", rec.Key, err)
 		}
 	}

@@ -300,7 +300,7 @@ func TestDelegatedAddresses(t *testing.T) {
 	t.Run("del without record reaches the delegate", func(t *testing.T) {
 		b := newBench(t)
 		b.delegates.held[key("c1")] = true
-		if err := b.Del(ctx, key("c1"), &facts.Delegate{Type: "other"}); err != nil {
+		if err := b.Del(ctx, key("c1"), func(context.Context) error { delete(b.delegates.held, key("c1")); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		b.clean()
@@ -310,18 +310,19 @@ func TestDelegatedAddresses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	b := newBench(t)
 	ns := sandbox(t)
-	if _, err := b.Check(ctx, key("c1"), ns, Expected{}); !errors.Is(err, ErrNotRecorded) {
+	asMade := func(p attach.Plan) (attach.Plan, kernel.CompareOptions) { return p, kernel.CompareOptions{} }
+	if err := b.Check(ctx, key("c1"), ns, asMade); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("CHECK of nothing answered %v", err)
 	}
 	a, err := b.Add(ctx, b.request("c1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Check(ctx, key("c1"), ns, Expected{}); err != nil {
+	if err := b.Check(ctx, key("c1"), ns, asMade); err != nil {
 		t.Errorf("CHECK of a good attachment: %v", err)
 	}
 	delete(b.kernel.links, a.Plan.HostIfname)
-	_, err = b.Check(ctx, key("c1"), ns, Expected{})
+	err = b.Check(ctx, key("c1"), ns, asMade)
 	var drift *DriftError
 	if !errors.As(err, &drift) || len(drift.Differences) != 1 {
 		t.Errorf("CHECK of a lost interface answered %v", err)
@@ -373,5 +374,34 @@ func TestReservations(t *testing.T) {
 	}
 	if _, err := b.Reserved(ctx, key("c1")); !errors.Is(err, ErrNotRecorded) {
 		t.Fatalf("after the release: %v", err)
+	}
+}
+
+// Attachments of one container are ranked in the order in which they came.
+func TestRanks(t *testing.T) {
+	b := newBench(t)
+	rank := func(ifname string) int {
+		t.Helper()
+		r := b.request("c1")
+		r.Key.Ifname = ifname
+		a, err := b.Add(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Spec.Rank
+	}
+	if _, err := b.Add(ctx, b.request("other")); err != nil {
+		t.Fatal(err)
+	}
+	if eth0, net1, net2 := rank("eth0"), rank("net1"), rank("net2"); eth0 != 0 || net1 != 1 || net2 != 2 {
+		t.Errorf("ranks %d, %d, %d", eth0, net1, net2)
+	}
+	middle := key("c1")
+	middle.Ifname = "net1"
+	if err := b.Del(ctx, middle, nil); err != nil {
+		t.Fatal(err)
+	}
+	if net3 := rank("net3"); net3 != 3 {
+		t.Errorf("after one of three went, the next has rank %d: it could clash with the last", net3)
 	}
 }

@@ -105,10 +105,12 @@ func (e *Engine) removeNodeAfter(ctx context.Context, rec facts.Record) error {
 }
 
 // lastNodeOf returns the node's objects that nobody needs without this
-// attachment; last is false if its network has others.
+// attachment; last is false if its network has others. Those on their way out
+// do not count: of the last two, removed at the same time, each would leave the
+// objects to the other.
 func lastNodeOf(f *facts.Facts, rec facts.Record) (node kernel.Node, last bool, err error) {
 	for other := range f.Each {
-		if other.Key.Network == rec.Key.Network && other.Key != rec.Key && other.Kind == facts.Veth {
+		if other.Key.Network == rec.Key.Network && other.Key != rec.Key && other.Kind == facts.Veth && other.Phase != facts.Releasing {
 			return node, false, nil
 		}
 	}
@@ -120,7 +122,7 @@ func lastNodeOf(f *facts.Facts, rec facts.Record) (node kernel.Node, last bool, 
 		return node, false, err
 	}
 	for other := range f.Each {
-		if other.Key == rec.Key {
+		if other.Key == rec.Key || other.Phase == facts.Releasing {
 			continue
 		}
 		od, err := other.Detail()

@@ -113,7 +113,7 @@ func (r *Reaper) end(ctx context.Context, e *Engine, k attach.Key, single bool) 
 		return err
 	}
 	if single {
-		return e.remove(ctx, rec)
+		return e.remove(ctx, rec, nil)
 	}
-	return e.finish(ctx, rec, true)
+	return e.finish(ctx, rec, nil, true)
 }

@@ -27,8 +27,9 @@ type ReserveRequest struct {
 }
 
 // Reserve takes addresses. A key that has some already is refused with
-// *AttachedError, unless its sandbox has changed since: then the reservation
-// is one that nobody released, and its addresses pass to the new sandbox.
+// *AttachedError, unless its sandbox has changed since, or a release of it was
+// begun by a process that died: then the reservation is one that nobody ended,
+// and its addresses pass to the new request.
 func (e *Engine) Reserve(ctx context.Context, r ReserveRequest) (Granted, error) {
 	unlock, err := e.Store.LockKey(ctx, r.Key.String())
 	if err != nil {
@@ -43,7 +44,8 @@ func (e *Engine) Reserve(ctx context.Context, r ReserveRequest) (Granted, error)
 			if err != nil {
 				return nil, err
 			}
-			if d.NetnsID == facts.NetnsID(r.NetnsID) || earlier.Kind != facts.IPAM {
+			same := d.NetnsID == facts.NetnsID(r.NetnsID) && earlier.Phase != facts.Releasing
+			if same || earlier.Kind != facts.IPAM {
 				return nil, &AttachedError{Record: earlier}
 			}
 		}
@@ -79,7 +81,7 @@ func (e *Engine) Release(ctx context.Context, k attach.Key) error {
 	if err != nil || !found || rec.Kind != facts.IPAM {
 		return err
 	}
-	return e.remove(ctx, rec)
+	return e.remove(ctx, rec, nil)
 }
 
 // Reserved returns the addresses of a reservation, or ErrNotRecorded.

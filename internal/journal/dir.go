@@ -65,7 +65,7 @@ func bootID() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the boot id: %w", err)
 	}
-	defer f.close()
+	defer func() { _ = f.close() }()
 	b, err := f.read(0, 64)
 	if err != nil {
 		return "", fmt.Errorf("read the boot id from %s: %w", path, err)
@@ -77,7 +77,8 @@ func bootID() (string, error) {
 // no dot: dots separate it from the suffixes.
 func isBootID(id string) bool {
 	for _, c := range []byte(id) {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-') {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alphanumeric && c != '-' {
 			return false
 		}
 	}

@@ -150,7 +150,7 @@ func OwnerAlive(dir string) (pid int, alive bool) {
 	if err != nil {
 		return 0, false
 	}
-	defer l.close()
+	defer func() { _ = l.close() }()
 	var owned *OwnedError
 	if errors.As(l.owned(), &owned) {
 		return owned.PID, true

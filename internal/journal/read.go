@@ -73,7 +73,7 @@ func load(p place) ([]byte, identity, error) {
 	if err != nil {
 		return nil, identity{}, err
 	}
-	defer f.close()
+	defer func() { _ = f.close() }()
 	id, err := f.identity()
 	if err != nil {
 		return nil, identity{}, err
@@ -127,7 +127,7 @@ func Replace[S State](ctx context.Context, dir string, state S, opts ...Option) 
 	if err != nil {
 		return "", err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	if err := s.lock.wait(ctx, byteJournal, s.lock.owned); err != nil {
 		return "", fmt.Errorf("lock the journal of %s: %w", dir, err)
 	}

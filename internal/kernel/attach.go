@@ -72,12 +72,12 @@ func (c *conn) configureHostEnd(h *Handle, p attach.Plan, index int) error {
 		msgs = append(msgs, m)
 	}
 	for _, n := range p.HostNeighbours {
-		msgs = append(msgs, addNeighbour(n, p.HostIfname, index))
+		msgs = append(msgs, addPodNeighbour(n, p.HostIfname, index))
 	}
 	err := c.execTolerant(noLinkLocal, msgs)
 	crash.Point("kernel-host-link:after")
 	for m, dst := range routes {
-		if m.err != nil && m.err == err && isErrno(err, unix.EEXIST) {
+		if m.err != nil && m.err == err && isErrno(err, unix.EEXIST) { //nolint:errorlint // is it this message that failed?
 			return &RouteExistsError{Dst: dst, Device: c.deviceTowards(dst.Addr())}
 		}
 	}
@@ -172,7 +172,8 @@ func (c *conn) applyPodEnd(ns *Netns, p attach.Plan, index int) error {
 	for _, a := range p.Addresses {
 		msgs = append(msgs, addAddress(a, p.Ifname, index))
 	}
-	msgs = append(msgs, setUp(p.Ifname, index)) // a route needs its link up
+	// A route needs its link up; announcing is for changes after that.
+	msgs = append(msgs, setUp(p.Ifname, index), setNotify(p.Ifname, index))
 	for _, n := range p.Neighbours {
 		msgs = append(msgs, addNeighbour(n, p.Ifname, index))
 	}

@@ -116,7 +116,10 @@ func checkNeighbours(t *testing.T, l netlink.Link, want []attach.Neighbour) {
 			t.Fatal(err)
 		}
 		for _, n := range list {
-			if n.State == netlink.NUD_PERMANENT {
+			// The host learns a pod's IPv4 address anew when it changes; such
+			// an entry must be usable at once and never be collected.
+			learned := n.State&(netlink.NUD_STALE|netlink.NUD_REACHABLE|netlink.NUD_DELAY) != 0 && n.Flags&netlink.NTF_EXT_LEARNED != 0
+			if n.State == netlink.NUD_PERMANENT || (learned && family == netlink.FAMILY_V4) {
 				have = append(have, n.IP.String()+" "+n.HardwareAddr.String())
 			}
 		}
@@ -230,7 +233,7 @@ func TestRoutesWithEveryField(t *testing.T) {
 	w := newWorld(t)
 	table, big, link := 77, 100_000, attach.ScopeLink
 	p := w.newPod("10.42.3.7", "fd00:42:3::7")
-	for _, r := range []attach.Route{
+	p.plan.Routes = append(p.plan.Routes, []attach.Route{
 		{Dst: netip.MustParsePrefix("10.96.0.0/12"), Gateway: gateway4, MTU: 1300, AdvMSS: 1200, Priority: 50},
 		{Dst: netip.MustParsePrefix("10.97.0.0/16"), Gateway: gateway4, Table: &table},
 		{Dst: netip.MustParsePrefix("10.98.0.0/16"), Gateway: gateway4, Table: &big},
@@ -238,9 +241,7 @@ func TestRoutesWithEveryField(t *testing.T) {
 		{Dst: netip.MustParsePrefix("fd00:96::/112"), Gateway: gateway6, MTU: 1300, AdvMSS: 1200, Priority: 50},
 		{Dst: netip.MustParsePrefix("fd00:97::/112"), Gateway: gateway6, Table: &big},
 		{Dst: netip.MustParsePrefix("fd00:99::/64"), Scope: &link},
-	} {
-		p.plan.Routes = append(p.plan.Routes, r)
-	}
+	}...)
 	w.attach(p)
 	w.noDifference(p)
 	p.Do(func() {

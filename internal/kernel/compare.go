@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func (d *differences) compare(host, pod *conn, p attach.Plan) error {
 		}
 	}
 	if hostFound {
-		return d.hostObjects(host, p, hostEnd)
+		return d.hostObjects(host, p, hostEnd, podEnd)
 	}
 	return nil
 }
@@ -166,7 +167,7 @@ func (d *differences) keepsNeighbours(end link, planned attach.MAC) bool {
 	return d.options.MAC || end.mac == planned
 }
 
-func (d *differences) hostObjects(c *conn, p attach.Plan, end link) error {
+func (d *differences) hostObjects(c *conn, p attach.Plan, end, podEnd link) error {
 	routes, err := c.dumpRoutes(unix.AF_UNSPEC, RouteProtocol)
 	if err != nil {
 		return err
@@ -181,7 +182,28 @@ func (d *differences) hostObjects(c *conn, p attach.Plan, end link) error {
 	if !d.keepsNeighbours(end, p.HostMAC) {
 		return nil
 	}
-	return d.neighbours(c, p.HostNeighbours, p.HostIfname, end.index, "on the host")
+	return d.podNeighbours(c, p, end, podEnd)
+}
+
+// podNeighbours compares what the host knows of the pod's hardware address. In
+// IPv4 it learns it by itself (see addPodNeighbour), so an entry may be
+// missing, but not wrong.
+func (d *differences) podNeighbours(c *conn, p attach.Plan, end, podEnd link) error {
+	list, err := c.dumpNeighbours(end.index)
+	if err != nil {
+		return err
+	}
+	for _, n := range p.HostNeighbours {
+		have, found := findNeighbour(list, n.Addr, end.index)
+		object := fmt.Sprintf("neighbour %s dev %s on the host", n.Addr, p.HostIfname)
+		switch {
+		case n.Addr.Is6():
+			d.permanentNeighbour(object, n, have, found)
+		case found && have.valid && podEnd.index != 0:
+			d.expect(object, podEnd.mac.String(), have.MAC.String())
+		}
+	}
+	return nil
 }
 
 func (d *differences) neighbours(c *conn, want []attach.Neighbour, ifname string, index int, where string) error {
@@ -190,16 +212,27 @@ func (d *differences) neighbours(c *conn, want []attach.Neighbour, ifname string
 		return err
 	}
 	for _, n := range want {
-		found := absent
-		for _, have := range list {
-			if have.Addr == n.Addr && have.index == index {
-				found = describeNeighbour(have)
-			}
-		}
-		wanted := neighbour{Neighbour: n, permanent: true}
-		d.expect(fmt.Sprintf("neighbour %s dev %s %s", n.Addr, ifname, where), describeNeighbour(wanted), found)
+		have, found := findNeighbour(list, n.Addr, index)
+		d.permanentNeighbour(fmt.Sprintf("neighbour %s dev %s %s", n.Addr, ifname, where), n, have, found)
 	}
 	return nil
+}
+
+func findNeighbour(list []neighbour, a netip.Addr, index int) (neighbour, bool) {
+	for _, n := range list {
+		if n.Addr == a && n.index == index {
+			return n, true
+		}
+	}
+	return neighbour{}, false
+}
+
+func (d *differences) permanentNeighbour(object string, want attach.Neighbour, have neighbour, found bool) {
+	text := absent
+	if found {
+		text = describeNeighbour(have)
+	}
+	d.expect(object, describeNeighbour(neighbour{Neighbour: want, permanent: true}), text)
 }
 
 func describeNeighbour(n neighbour) string {

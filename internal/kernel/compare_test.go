@@ -30,7 +30,7 @@ var dualTampering = []tampering{
 		"neighbour 169.254.1.1", "neighbour fd00:42::1", "route 0.0.0.0/0", "route ::/0"}},
 	{name: "host link down", host: netlink.LinkSetDown, want: []string{
 		"state of link weft", "route 10.42.3.7/32", "route fd00:42:3::7/128",
-		"neighbour 10.42.3.7", "neighbour fd00:42:3::7"}},
+		"neighbour fd00:42:3::7"}},
 	{name: "pod link renamed", pod: func(l netlink.Link) error { return netlink.LinkSetName(l, "eth1") },
 		want: []string{"link eth0 in the sandbox"}},
 	{name: "link deleted", host: netlink.LinkDel, want: []string{"link weft", "link eth0 in the sandbox"}},
@@ -64,16 +64,22 @@ var dualTampering = []tampering{
 	{name: "ipv6 host route deleted", host: func(l netlink.Link) error {
 		return netlink.RouteDel(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: cidr("fd00:42:3::7/128")})
 	}, want: []string{"route fd00:42:3::7/128"}},
-	{name: "host neighbour not permanent", host: func(l netlink.Link) error {
-		n := neighbour(l, "10.42.3.7", attach.Key{Network: "mynet", ContainerID: "c1", Ifname: "eth0"}.MAC().String())
+	{name: "host neighbour wrong", host: func(l netlink.Link) error {
+		return netlink.NeighSet(neighbour(l, "10.42.3.7", "02:00:00:00:00:97"))
+	}, want: []string{"neighbour 10.42.3.7"}},
+	{name: "host neighbour gone, to be learned again", host: func(l netlink.Link) error {
+		return netlink.NeighDel(neighbour(l, "10.42.3.7", ""))
+	}},
+	{name: "host neighbour not permanent, IPv6", host: func(l netlink.Link) error {
+		n := neighbour(l, "fd00:42:3::7", attach.Key{Network: "mynet", ContainerID: "c1", Ifname: "eth0"}.MAC().String())
 		n.State = netlink.NUD_STALE
 		return netlink.NeighSet(n)
-	}, want: []string{"neighbour 10.42.3.7"}},
+	}, want: []string{"neighbour fd00:42:3::7"}},
 	{name: "pod mac changed", pod: setMAC, opts: kernel.CompareOptions{MAC: true}, want: []string{
 		"mac of link eth0", "neighbour 169.254.1.1", "neighbour fd00:42::1"}}, // the kernel forgets all neighbours
 	{name: "pod mac changed, tolerated", pod: setMAC},
 	{name: "host mac changed", host: setMAC, opts: kernel.CompareOptions{MAC: true}, want: []string{
-		"mac of link weft", "neighbour 10.42.3.7", "neighbour fd00:42:3::7"}},
+		"mac of link weft", "neighbour fd00:42:3::7"}},
 	{name: "mtu changed", pod: setMTU, opts: kernel.CompareOptions{MTU: true}, want: []string{"mtu of link eth0"}},
 	{name: "mtu changed, tolerated", pod: setMTU},
 	{name: "host mtu changed", host: setMTU, opts: kernel.CompareOptions{MTU: true}, want: []string{"mtu of link weft"}},
@@ -186,5 +192,5 @@ func TestCompareNoticesAnotherPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkDifferences(t, diffs, []string{"peer of link eth0", "address 10.42.3.7/32", "route 0.0.0.0/0"})
+	checkDifferences(t, diffs, []string{"peer of link eth0", "address 10.42.3.7/32", "route 0.0.0.0/0", "neighbour 10.42.3.7"})
 }

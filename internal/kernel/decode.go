@@ -233,6 +233,7 @@ type neighbour struct {
 	attach.Neighbour
 	index     int
 	permanent bool
+	valid     bool // the hardware address can be used
 }
 
 func parseNeighbour(body []byte) (neighbour, error) {
@@ -247,7 +248,9 @@ func parseNeighbour(body []byte) (neighbour, error) {
 	})
 	if err == nil {
 		n.index = number(body[4:])
-		n.permanent = nl.NativeEndian().Uint16(body[8:])&neighbourPermanent != 0
+		state := nl.NativeEndian().Uint16(body[8:])
+		n.permanent = state&neighbourPermanent != 0
+		n.valid = state&neighbourValid != 0
 	}
 	return n, err
 }

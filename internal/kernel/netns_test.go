@@ -162,7 +162,7 @@ func TestDo(t *testing.T) {
 		}
 		return boom
 	})
-	if err != boom {
+	if !errors.Is(err, boom) {
 		t.Errorf("error %v, want that of the function", err)
 	}
 	if err := ns.Do(func() error { runtime.Goexit(); return nil }); err == nil {

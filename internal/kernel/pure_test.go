@@ -225,7 +225,7 @@ func TestRequestsReadBack(t *testing.T) {
 	}
 	neigh := attach.Neighbour{Addr: netip.MustParseAddr("fd00::1"), MAC: attach.HostMAC}
 	n, err := parseNeighbour(body(addNeighbour(neigh, "eth0", 7)))
-	if err != nil || n != (neighbour{Neighbour: neigh, index: 7, permanent: true}) {
+	if err != nil || n != (neighbour{Neighbour: neigh, index: 7, permanent: true, valid: true}) {
 		t.Errorf("neighbour %+v, error %v", n, err)
 	}
 	l, err := parseLink(body(addVeth(attach.Plan{HostIfname: "weft0", Ifname: "eth0", MTU: 1450, HostMAC: attach.HostMAC}, &Netns{})))

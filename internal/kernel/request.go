@@ -19,13 +19,20 @@ const (
 	// rtm_protocol). It is not in the kernel's or iproute2's lists.
 	RouteProtocol = 119
 
-	vethInfoPeer       = 1      // VETH_INFO_PEER, veth.h
-	inet6AddrGenMode   = 8      // IFLA_INET6_ADDR_GEN_MODE, if_link.h; Linux 3.17
-	addrGenModeNone    = 1      // IN6_ADDR_GEN_MODE_NONE
-	inetConf           = 1      // IFLA_INET_CONF, if_link.h
-	ipv4ConfProxyARP   = 3      // IPV4_DEVCONF_PROXY_ARP, ip.h
-	filterSkipStats    = 1 << 3 // RTEXT_FILTER_SKIP_STATS: 200 bytes of counters per link
-	neighbourPermanent = 0x80   // NUD_PERMANENT, neighbour.h
+	vethInfoPeer        = 1      // VETH_INFO_PEER, veth.h
+	inet6AddrGenMode    = 8      // IFLA_INET6_ADDR_GEN_MODE, if_link.h; Linux 3.17
+	addrGenModeNone     = 1      // IN6_ADDR_GEN_MODE_NONE
+	inetConf            = 1      // IFLA_INET_CONF, if_link.h
+	ipv4ConfProxyARP    = 3      // IPV4_DEVCONF_PROXY_ARP, ip.h
+	ipv4ConfARPNotify   = 22     // IPV4_DEVCONF_ARP_NOTIFY, ip.h
+	filterSkipStats     = 1 << 3 // RTEXT_FILTER_SKIP_STATS: 200 bytes of counters per link
+	neighbourPermanent  = 0x80   // NUD_PERMANENT, neighbour.h
+	neighbourStale      = 0x04   // NUD_STALE: valid, to be confirmed when used
+	neighbourReachable  = 0x02   // NUD_REACHABLE
+	neighbourDelay      = 0x08   // NUD_DELAY
+	neighbourProbe      = 0x10   // NUD_PROBE
+	neighbourValid      = neighbourPermanent | neighbourStale | neighbourReachable | neighbourDelay | neighbourProbe
+	neighbourExtLearned = 0x10 // NTF_EXT_LEARNED: not subject to garbage collection
 )
 
 const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
@@ -118,6 +125,13 @@ func setProxyARP(name string, index int) *message {
 		attrs(unix.AF_INET, attrs(inetConf, u32(ipv4ConfProxyARP, 1)))))
 }
 
+// setNotify makes the link announce its IPv4 addresses when its hardware
+// address changes.
+func setNotify(name string, index int) *message {
+	return setLink("enable ARP announcements on", name, index, attrs(unix.IFLA_AF_SPEC,
+		attrs(unix.AF_INET, attrs(inetConf, u32(ipv4ConfARPNotify, 1)))))
+}
+
 // setNoLinkLocal stops the kernel from giving the link an IPv6 link-local
 // address when it comes up, and with it all that such an address says.
 func setNoLinkLocal(name string, index int) *message {
@@ -171,6 +185,7 @@ type neighbourHeader struct {
 	family uint8
 	index  uint32
 	state  uint16
+	flags  uint8
 }
 
 func (h neighbourHeader) Len() int { return unix.SizeofNdMsg }
@@ -180,11 +195,28 @@ func (h neighbourHeader) Serialize() []byte {
 	b[0] = h.family
 	nl.NativeEndian().PutUint32(b[4:], h.index)
 	nl.NativeEndian().PutUint16(b[8:], h.state)
+	b[10] = h.flags
 	return b
 }
 
 func addNeighbour(n attach.Neighbour, ifname string, index int) *message {
+	return neighbourMessage(n, ifname, neighbourHeader{family: uint8(familyOf(n.Addr)), index: uint32(index), state: neighbourPermanent})
+}
+
+// addPodNeighbour makes the host know a pod's hardware address. In IPv4 the
+// entry is used at once and never collected, like a permanent one, but follows
+// the pod when a later plugin of the chain gives it another address: the pod
+// announces that (see setNotify). In IPv6 the host end has no address from
+// which it could ask, so the entry is permanent.
+func addPodNeighbour(n attach.Neighbour, ifname string, index int) *message {
 	h := neighbourHeader{family: uint8(familyOf(n.Addr)), index: uint32(index), state: neighbourPermanent}
+	if n.Addr.Is4() {
+		h.state, h.flags = neighbourStale, neighbourExtLearned
+	}
+	return neighbourMessage(n, ifname, h)
+}
+
+func neighbourMessage(n attach.Neighbour, ifname string, h neighbourHeader) *message {
 	return &message{
 		op: "add neighbour", object: fmt.Sprintf("%s lladdr %s dev %s", n.Addr, n.MAC, ifname),
 		req: request(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, h,

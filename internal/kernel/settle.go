@@ -42,7 +42,7 @@ func (c *conn) awaitAddresses(p attach.Plan, index int) error {
 			pending = append(pending, a.Addr())
 		}
 	}
-	for deadline := time.Now().Add(addressTimeout); len(pending) > 0; time.Sleep(addressPoll) {
+	for deadline := time.Now().Add(addressTimeout); len(pending) > 0; time.Sleep(addressPoll) { //nolint:forbidigo // the kernel sends no event that a socket of ours would get
 		var err error
 		if pending, err = c.notLocal(pending, index); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,9 @@ func execPlugin(ctx context.Context, d facts.Delegate, call cni.Call) ([]byte, *
 	cmd.Env = append(withoutCNI(os.Environ()), call.Env()...)
 	cmd.Stdin = bytes.NewReader(d.Config)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	// What a plugin says on standard error is for the operator, also when it
+	// succeeds.
+	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr, os.Stderr)
 	crash.Point("delegate:before")
 	err = cmd.Run()
 	crash.Point("delegate:after")

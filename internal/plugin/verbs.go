@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/attach"
@@ -35,7 +34,7 @@ func (v Verbs) Serve(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byt
 	case cni.Add:
 		return v.add(ctx, call, cfg)
 	case cni.Del:
-		return nil, explain(v.Engine.Del(ctx, call.Key(cfg.Name), delegateOf(call, cfg)))
+		return nil, v.del(ctx, call, cfg)
 	case cni.Check:
 		return nil, v.check(ctx, call, cfg)
 	case cni.GC:
@@ -137,6 +136,14 @@ func resultOf(a engine.Attachment, sandbox string, dns cni.DNS, prev *cni.Result
 	return r
 }
 
+func (v Verbs) del(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {
+	var delegate func(context.Context) error
+	if d := delegateOf(call, cfg); d != nil {
+		delegate = func(ctx context.Context) error { return delegateRun(ctx, *d, call) }
+	}
+	return explain(v.Engine.Del(ctx, call.Key(cfg.Name), delegate))
+}
+
 func (v Verbs) check(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {
 	ns, cerr := v.sandbox(call)
 	if cerr != nil {
@@ -147,38 +154,13 @@ func (v Verbs) check(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.E
 	if cerr != nil {
 		return cerr
 	}
-	d, err := v.Engine.Check(ctx, call.Key(cfg.Name), ns, want)
-	if err != nil {
+	if err := v.Engine.Check(ctx, call.Key(cfg.Name), ns, want); err != nil {
 		return explain(err)
 	}
-	if d.Delegate != nil {
-		return explain(delegateRun(ctx, *d.Delegate, call))
+	if d := delegateOf(call, cfg); d != nil {
+		return explain(delegateRun(ctx, *d, call))
 	}
 	return nil
-}
-
-// expectation reads from the runtime's last result what later plugins of the
-// chain changed on purpose: routes and addresses that they took away, MAC and
-// MTU that they set.
-func expectation(call cni.Call, prev *cni.Result) (engine.Expected, *cni.Error) {
-	index := slices.IndexFunc(prev.Interfaces, func(i cni.Interface) bool {
-		return i.Name == call.Ifname && i.Sandbox != ""
-	})
-	if len(prev.Interfaces) > 0 && index < 0 {
-		return engine.Expected{}, cni.Errorf(cni.CodeConfig, "prevResult: no interface %q inside a sandbox; it must be the result of the last ADD", call.Ifname)
-	}
-	relax := func(p attach.Plan) attach.Plan {
-		p.Addresses = slices.DeleteFunc(p.Addresses, func(a netip.Prefix) bool {
-			return !a.Addr().IsLinkLocalUnicast() && !slices.ContainsFunc(prev.IPs, func(ip cni.IP) bool {
-				return ip.Address.Addr() == a.Addr()
-			})
-		})
-		p.Routes = slices.DeleteFunc(p.Routes, func(r attach.Route) bool {
-			return !slices.ContainsFunc(prev.Routes, func(q attach.Route) bool { return q.Dst == r.Dst })
-		})
-		return p
-	}
-	return engine.Expected{Relax: relax}, nil
 }
 
 func (v Verbs) gc(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {

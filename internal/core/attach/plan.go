@@ -74,7 +74,29 @@ func NewPlan(s Spec) (Plan, error) {
 		p.ProxyARP = p.ProxyARP || (planned.Dst.Addr().Is4() && !planned.Gateway.IsValid())
 	}
 	p.Routes = append(p.Routes, subnetRoutes(s.Addresses, p.Routes)...)
+	yield(p.Routes, s.Rank)
 	return p, nil
+}
+
+// rankStep is how much the priority of routes grows with the rank, and
+// defaultPriority6 what the kernel makes of priority 0 in IPv6
+// (IP6_RT_PRIO_USER); in IPv4 it is 0 indeed.
+const (
+	rankStep         = 100
+	defaultPriority6 = 1024
+)
+
+// yield gives the routes that name no priority the one of their rank.
+func yield(routes []Route, rank int) {
+	for i := range routes {
+		if rank == 0 || routes[i].Priority != 0 {
+			continue
+		}
+		routes[i].Priority = rank * rankStep
+		if routes[i].Dst.Addr().Is6() {
+			routes[i].Priority += defaultPriority6
+		}
+	}
 }
 
 func checkMTU(mtu int, ipv6 bool) error {

@@ -230,3 +230,24 @@ func TestParseAliasRefusesForeignOnes(t *testing.T) {
 		}
 	}
 }
+
+// The second attachment of a container must not fight the first for a route.
+func TestRoutesYieldByRank(t *testing.T) {
+	s := spec(address("10.42.0.5", "10.42.0.0/24", "10.42.0.1"), address("fd00::5", "fd00::/64", "fd00::1"))
+	s.Rank = 2
+	s.Routes = []Route{{Dst: netip.MustParsePrefix("10.0.0.0/8")}, {Dst: netip.MustParsePrefix("::/0")}, {Dst: netip.MustParsePrefix("10.1.0.0/16"), Priority: 7}}
+	p, err := NewPlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range p.Routes {
+		got = append(got, fmt.Sprintf("%s %d", r.Dst, r.Priority))
+	}
+	if want := "10.0.0.0/8 200, ::/0 1224, 10.1.0.0/16 7"; strings.Join(got, ", ") != want {
+		t.Errorf("routes %v, want %s", got, want)
+	}
+	if s.Routes[0].Priority != 0 {
+		t.Error("the spec was changed")
+	}
+}

@@ -80,6 +80,10 @@ type Spec struct {
 	Addresses []Address
 	Routes    []Route
 	Sysctls   []Sysctl
+	// Rank is the place of this attachment among those of its container, from
+	// 0. Two of them may want the same route: one without a priority of its
+	// own yields to the attachment that came first.
+	Rank int
 }
 
 // Neighbour is a permanent entry that makes ARP and ND unnecessary.

@@ -23,6 +23,7 @@ type Detail struct {
 	Addresses []attach.Address `json:"addresses,omitempty"`
 	Routes    []attach.Route   `json:"routes,omitempty"`
 	Sysctls   []attach.Sysctl  `json:"sysctls,omitempty"`
+	Rank      int              `json:"rank,omitempty"`
 
 	// Pool lists the subnets of the network at the time of ADD, which is what
 	// the node's objects of a network that no agent looks after depend on.
@@ -37,7 +38,7 @@ type Detail struct {
 func NewDetail(s attach.Spec) Detail {
 	return Detail{
 		Pod: s.Pod, MAC: s.MAC, MTU: s.MTU,
-		Addresses: s.Addresses, Routes: s.Routes, Sysctls: s.Sysctls,
+		Addresses: s.Addresses, Routes: s.Routes, Sysctls: s.Sysctls, Rank: s.Rank,
 	}
 }
 
@@ -45,7 +46,7 @@ func NewDetail(s attach.Spec) Detail {
 func (d Detail) Spec(k attach.Key, instance string) attach.Spec {
 	return attach.Spec{
 		Key: k, Instance: instance, Pod: d.Pod, MAC: d.MAC, MTU: d.MTU,
-		Addresses: d.Addresses, Routes: d.Routes, Sysctls: d.Sysctls,
+		Addresses: d.Addresses, Routes: d.Routes, Sysctls: d.Sysctls, Rank: d.Rank,
 	}
 }
 

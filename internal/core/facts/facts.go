@@ -108,6 +108,18 @@ func (f *Facts) Get(k attach.Key) (Record, bool) {
 	return f.slots[i].record(), true
 }
 
+// Siblings yields the other records of the key's container, in no particular
+// order.
+func (f *Facts) Siblings(k attach.Key, yield func(Record) bool) {
+	part := "/" + k.ContainerID + "/"
+	label := k.String()
+	for i := range f.slots {
+		if s := &f.slots[i]; s.label != label && strings.Contains(s.label, part) && !yield(s.record()) {
+			return
+		}
+	}
+}
+
 // Len returns the number of records.
 func (f *Facts) Len() int { return len(f.index) }
 

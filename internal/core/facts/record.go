@@ -14,6 +14,7 @@ import (
 // for it in the journal.
 type Phase byte
 
+// Phases.
 const (
 	Intent    Phase = 'I' // kernel work may be under way or half done
 	Complete  Phase = 'C' // all of it is done
