@@ -6,15 +6,11 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"weft.dev/weft/internal/plugin"
 )
 
 func main() {
-	// The process lives for milliseconds: collecting garbage would cost more
-	// than it frees.
-	debug.SetGCPercent(-1)
 	os.Exit(plugin.Main(plugin.Process{
 		Name:   os.Args[0],
 		Getenv: os.Getenv,

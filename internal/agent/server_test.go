@@ -38,7 +38,7 @@ func serving(t *testing.T, answer answerFunc) (socket string) {
 func soon() time.Time { return time.Now().Add(10 * time.Second) }
 
 func TestConversation(t *testing.T) {
-	big := strings.Repeat("x", 1<<20)
+	big := `"` + strings.Repeat("x", 1<<20) + `"`
 	socket := serving(t, func(ctx context.Context, r wire.Request, netns int) wire.Response {
 		if _, ok := ctx.Deadline(); !ok || r.DeadlineMillis <= 0 {
 			t.Error("the call has no deadline")
@@ -53,7 +53,7 @@ func TestConversation(t *testing.T) {
 				t.Error("another file arrived than was sent")
 			}
 		}
-		return wire.Response{Output: []byte(r.Env["CNI_COMMAND"] + string(r.Config)), Failed: netns < 0}
+		return wire.Response{Output: []byte(`["` + r.Env["CNI_COMMAND"] + `",` + string(r.Config) + `]`), Failed: netns < 0}
 	})
 	ns, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -62,11 +62,11 @@ func TestConversation(t *testing.T) {
 	defer ns.Close()
 	request := wire.Request{Env: map[string]string{"CNI_COMMAND": "ADD"}, Config: []byte(big)}
 	resp, err := wire.Call(socket, request, int(ns.Fd()), soon())
-	if err != nil || resp.Failed || string(resp.Output) != "ADD"+big {
+	if err != nil || resp.Failed || string(resp.Output) != `["ADD",`+big+`]` {
 		t.Errorf("with a namespace: %d bytes, failed %v, %v", len(resp.Output), resp.Failed, err)
 	}
-	resp, err = wire.Call(socket, wire.Request{}, -1, soon())
-	if err != nil || !resp.Failed || len(resp.Output) != 0 {
+	resp, err = wire.Call(socket, wire.Request{Config: []byte("1")}, -1, soon())
+	if err != nil || !resp.Failed || string(resp.Output) != `["",1]` {
 		t.Errorf("without: %+v, %v", resp, err)
 	}
 }
@@ -176,7 +176,7 @@ func TestStopWaitsForCalls(t *testing.T) {
 		s.serve(ctx, func(context.Context, wire.Request, int) wire.Response {
 			close(entered)
 			<-release
-			return wire.Response{Output: []byte("done")}
+			return wire.Response{Output: []byte(`"done"`)}
 		})
 		close(stopped)
 	}()
@@ -193,7 +193,7 @@ func TestStopWaitsForCalls(t *testing.T) {
 	default:
 	}
 	close(release)
-	if resp := <-answered; string(resp.Output) != "done" {
+	if resp := <-answered; string(resp.Output) != `"done"` {
 		t.Errorf("the call in flight got %+v", resp)
 	}
 	<-stopped

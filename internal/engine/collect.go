@@ -131,9 +131,10 @@ func (e *Engine) records(ctx context.Context) (records []facts.Record, err error
 	return records, err
 }
 
-// tryLock is how long garbage collection waits for a key: not at all, in
-// effect. Whoever holds the lock is alive and will finish by itself.
-const tryLock = time.Millisecond
+// tryLock is how long garbage collection waits for a key. Whoever holds the
+// lock is alive and will finish by itself; but a free one must be taken on a
+// machine so busy that this goroutine does not run for some milliseconds.
+const tryLock = 20 * time.Millisecond
 
 // release ends a record that is dead or half-finished, unless somebody is at
 // work on its key or it has changed meanwhile.

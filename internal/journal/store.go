@@ -121,10 +121,8 @@ func (s *Store[S]) Update(ctx context.Context, change func(S) ([]string, error))
 
 // transact runs body alone, with the state up to date.
 func (s *Store[S]) transact(ctx context.Context, body func() error) error {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the journal of %s in this process: %w", s.place.dir, ctx.Err())
+	if err := s.takeTurn(ctx); err != nil {
+		return fmt.Errorf("wait for the journal of %s in this process: %w", s.place.dir, err)
 	}
 	defer func() { <-s.turn }()
 	if s.closed {
@@ -144,6 +142,20 @@ func (s *Store[S]) transact(ctx context.Context, body func() error) error {
 		return err
 	}
 	return body()
+}
+
+func (s *Store[S]) takeTurn(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}: // without asking ctx for its channel: that may cost a timer
+		return nil
+	default:
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // restoreFile writes the owner's state again where somebody removed the file:

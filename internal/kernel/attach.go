@@ -130,33 +130,26 @@ func (c *conn) deviceTowards(a netip.Addr) string {
 	return l.name
 }
 
-// configurePodEnd does everything inside the sandbox, through one socket that
-// was opened there. Between bringing the link up and waiting for its addresses
-// it calls linkUp.
+// configurePodEnd does everything inside the sandbox. Between bringing the link
+// up and waiting for its addresses it calls linkUp.
 func configurePodEnd(ns *Netns, p attach.Plan, index int, linkUp func() error) error {
-	c, err := dialIn(ns)
-	if err != nil {
+	err := ns.with(func(c *conn) error {
+		crash.Point("kernel-pod-link:before")
+		err := c.applyPodEnd(ns, p, index)
+		crash.Point("kernel-pod-link:after")
+		if err == nil {
+			err = linkUp()
+		}
+		if err == nil {
+			err = c.awaitAddresses(p, index)
+		}
 		return err
+	})
+	if err == nil && len(p.Sysctls) > 0 {
+		crash.Point("kernel-pod-sysctls:before")
+		err = ns.Do(func() error { return writeSysctls(p.Sysctls) })
+		crash.Point("kernel-pod-sysctls:after")
 	}
-	defer c.close()
-	crash.Point("kernel-pod-link:before")
-	err = c.applyPodEnd(ns, p, index)
-	crash.Point("kernel-pod-link:after")
-	if err != nil {
-		return fmt.Errorf("in sandbox %s: %w", ns.Path, err)
-	}
-	if err := linkUp(); err != nil {
-		return err
-	}
-	if err := c.awaitAddresses(p, index); err != nil {
-		return fmt.Errorf("in sandbox %s: %w", ns.Path, err)
-	}
-	if len(p.Sysctls) == 0 {
-		return nil
-	}
-	crash.Point("kernel-pod-sysctls:before")
-	err = ns.Do(func() error { return writeSysctls(p.Sysctls) })
-	crash.Point("kernel-pod-sysctls:after")
 	if err != nil {
 		return fmt.Errorf("in sandbox %s: %w", ns.Path, err)
 	}

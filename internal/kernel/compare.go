@@ -45,12 +45,9 @@ func (h *Handle) Compare(ns *Netns, p attach.Plan, opts ...CompareOptions) ([]Di
 		want.MAC, want.MTU = want.MAC || o.MAC, want.MTU || o.MTU
 	}
 	d := &differences{options: want}
-	pod, err := dialIn(ns)
-	if err != nil {
-		return nil, err
-	}
-	defer pod.close()
-	err = h.with(func(host *conn) error { return d.compare(host, pod, p) })
+	err := ns.with(func(pod *conn) error {
+		return h.with(func(host *conn) error { return d.compare(host, pod, p) })
+	})
 	return d.list, err
 }
 

@@ -95,6 +95,7 @@ func (c *conn) deleteTogether(links []link) []link {
 		msgs[i] = setGroup(l.name, l.index, DoomedGroup)
 	}
 	_ = c.exec(msgs...)
+	crash.Point("kernel-group-delete:marked")
 	err := c.exec(delGroup(DoomedGroup))
 	if err != nil && !isErrno(err, unix.ENODEV) {
 		return links

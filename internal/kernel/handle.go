@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,21 +48,27 @@ func (h *Handle) Close() {
 	}
 }
 
-// with lends fn a socket that nobody else uses. One with answers still unread
-// would confuse the next user, so after a failure of transport it is closed.
+// with lends fn a socket that nobody else uses.
 func (h *Handle) with(fn func(c *conn) error) error {
 	c, err := h.take()
 	if err != nil {
 		return err
 	}
 	err = fn(c)
-	var refused *OpError
-	if err == nil || errors.As(err, &refused) {
+	if reusable(err) {
 		h.give(c)
 	} else {
 		c.close()
 	}
 	return err
+}
+
+// reusable reports whether a socket is good for another use after err: after
+// success and after a refusal of the kernel it is; after a failure of
+// transport it may have answers unread that would confuse the next user.
+func reusable(err error) bool {
+	var refused *OpError
+	return err == nil || errors.As(err, &refused)
 }
 
 func (h *Handle) take() (*conn, error) {
@@ -110,17 +115,4 @@ func (h *Handle) inside(fn func() error) error {
 		return fn()
 	}
 	return h.home.Do(fn)
-}
-
-// dialIn opens an rtnetlink socket in a sandbox. It stays there: requests on
-// it need no further switch of namespace.
-func dialIn(ns *Netns) (c *conn, err error) {
-	err = ns.Do(func() error {
-		c, err = dial(unix.NETLINK_ROUTE)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sandbox %s: %w", ns.Path, err)
-	}
-	return c, nil
 }

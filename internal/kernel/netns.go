@@ -5,7 +5,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -22,13 +21,16 @@ type NetnsID struct{ Dev, Ino uint64 }
 func (id NetnsID) String() string { return "net:[" + strconv.FormatUint(id.Ino, 10) + "]" }
 
 // Netns is an open network namespace. It stays alive until Close, even if its
-// path goes.
+// path goes. It is safe for concurrent use; operations inside it take turns.
 type Netns struct {
 	Path string // how the caller names it; for messages
 
 	id    NetnsID
 	fd    int
 	close sync.Once
+
+	mu   sync.Mutex
+	conn *conn // rtnetlink socket inside, opened when first needed; nil: none
 }
 
 // threadNetns is the namespace of the calling thread. Not /proc/self: that is
@@ -164,11 +166,45 @@ func (n *Netns) IsHost() bool {
 // Close releases the namespace. It may be called again.
 func (n *Netns) Close() error {
 	var err error
-	n.close.Do(func() { err = unix.Close(n.fd) })
+	n.close.Do(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.hangUp()
+		err = unix.Close(n.fd)
+	})
 	if err != nil {
 		return fmt.Errorf("close network namespace %q: %w", n.Path, err)
 	}
 	return nil
+}
+
+// with lends fn an rtnetlink socket inside the namespace. The socket stays
+// there: only opening it needs a switch of namespace, and one ADD opens one.
+func (n *Netns) with(fn func(c *conn) error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn == nil {
+		err := n.Do(func() (err error) {
+			n.conn, err = dial(unix.NETLINK_ROUTE)
+			return err
+		})
+		if err != nil {
+			n.conn = nil
+			return fmt.Errorf("sandbox %s: %w", n.Path, err)
+		}
+	}
+	err := fn(n.conn)
+	if !reusable(err) {
+		n.hangUp()
+	}
+	return err
+}
+
+func (n *Netns) hangUp() {
+	if n.conn != nil {
+		n.conn.close()
+		n.conn = nil
+	}
 }
 
 // Do runs fn on an operating system thread that is inside the namespace while
@@ -188,18 +224,18 @@ func (n *Netns) Do(fn func() error) error {
 // is spoilt: when a locked goroutine ends, the runtime ends its thread too.
 func (n *Netns) visit(fn func() error) error {
 	runtime.LockOSThread()
-	home, err := os.Open(threadNetns)
+	home, err := unix.Open(threadNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter network namespace %q: %w", n.Path, err)
 	}
-	defer home.Close()
+	defer unix.Close(home)
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter network namespace %q: %w", n.Path, err)
 	}
 	defer func() {
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+		if unix.Setns(home, unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
 	}()

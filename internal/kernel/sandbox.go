@@ -10,13 +10,8 @@ import (
 
 // LinkExistsIn reports whether a sandbox has an interface of this name.
 func (h *Handle) LinkExistsIn(ns *Netns, name string) (bool, error) {
-	c, err := dialIn(ns)
-	if err != nil {
-		return false, err
-	}
-	defer c.close()
 	var l link
-	err = c.exec(getLink(0, name, &l))
+	err := ns.with(func(c *conn) error { return c.exec(getLink(0, name, &l)) })
 	if errors.Is(err, unix.ENODEV) {
 		return false, nil
 	}

@@ -19,7 +19,7 @@ import (
 func serveIPAM(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.Error, func()) {
 	l, err := openLocal(cfg.StateDir)
 	if err != nil {
-		return nil, explain(err), func() {}
+		return nil, explain(err), nil
 	}
 	out, err := l.ipam(ctx, call, cfg)
 	return out, explain(err), func() {

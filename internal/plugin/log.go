@@ -16,15 +16,15 @@ import (
 // log writes one line for the call to standard error and, where the
 // configuration names one, to the log file. A log that cannot be written does
 // not fail the call.
-func (p Process) log(start time.Time, call cni.Call, cfg *cni.Config, outcome string) {
+func (p Process) log(start time.Time, call cni.Call, logFile, outcome string) {
 	line := fmt.Sprintf("%s weft-cni verb=%s pod=%s container=%s ifname=%s ms=%.1f %s\n",
 		start.UTC().Format("2006-01-02T15:04:05.000Z"), call.Command, PodName(call), orDash(call.ContainerID), orDash(call.Ifname),
 		float64(time.Since(start).Microseconds())/1000, outcome)
 	_, _ = io.WriteString(p.Stderr, line)
-	if cfg == nil || cfg.LogFile == "" {
+	if logFile == "" {
 		return
 	}
-	f, err := os.OpenFile(cfg.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		fmt.Fprintln(p.Stderr, "weft-cni: logFile:", err)
 		return

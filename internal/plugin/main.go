@@ -3,7 +3,6 @@
 package plugin
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -35,20 +34,20 @@ func Main(p Process) int {
 	}
 	stdin, err := io.ReadAll(io.LimitReader(p.Stdin, maxStdin+1))
 	if err != nil || len(stdin) > maxStdin {
-		return p.fail(start, call, nil, cni.Errorf(cni.CodeIO, "read the configuration from standard input (at most %d bytes): %w", maxStdin, err))
+		return p.fail(start, call, "", cni.Errorf(cni.CodeIO, "read the configuration from standard input (at most %d bytes): %w", maxStdin, err))
 	}
 	call.Stdin = stdin
-	out, cfg, cerr, after := p.serve(call)
+	out, logFile, cerr, after := p.serve(call)
 	status := 0
 	if cerr != nil {
-		status = p.fail(start, call, cfg, cerr)
+		status = p.fail(start, call, logFile, cerr)
 	} else {
 		crash.Point("answer:before")
 		if _, err := p.Stdout.Write(out); err != nil {
 			status = 1
 		}
 		crash.Point("answer:after")
-		p.log(start, call, cfg, "ok")
+		p.log(start, call, logFile, "ok")
 	}
 	if after != nil {
 		after()
@@ -73,8 +72,9 @@ func (p Process) version() int {
 	return 0
 }
 
-// serve decides who answers. after is what to do once the answer is out.
-func (p Process) serve(call cni.Call) (out []byte, cfg *cni.Config, cerr *cni.Error, after func()) {
+// serve decides who answers. after is what to do once the answer is out; nil:
+// nothing.
+func (p Process) serve(call cni.Call) (out []byte, logFile string, cerr *cni.Error, after func()) {
 	defer func() {
 		// A panic would print a trace and nothing on standard output, and the
 		// runtime would show the operator neither code nor message.
@@ -83,39 +83,47 @@ func (p Process) serve(call cni.Call) (out []byte, cfg *cni.Config, cerr *cni.Er
 		}
 	}()
 	if cerr := call.Check(); cerr != nil {
-		return nil, nil, cerr, nil
+		return nil, "", cerr, nil
+	}
+	ipam := filepath.Base(p.Name) == IPAMName
+	if to, ok := cni.ParseForwarding(call.Stdin); ok && !ipam {
+		ctx := deadline(to.Timeout)
+		defer ctx.end()
+		out, cerr := Forward(ctx, call, to)
+		return out, to.LogFile, cerr, nil
 	}
 	parse := cni.ParseConfig
-	if filepath.Base(p.Name) == IPAMName {
+	if ipam {
 		parse = cni.ParseIPAMCall
 	}
-	cfg, cerr = parse(call)
+	cfg, cerr := parse(call)
 	if cerr != nil {
-		return nil, nil, cerr, nil
+		return nil, "", cerr, nil
 	}
-	deadline := time.Now().Add(cfg.Timeout)
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	finish := func() {}
+	ctx := deadline(cfg.Timeout)
+	var finish func()
 	switch {
-	case filepath.Base(p.Name) == IPAMName:
+	case ipam:
 		out, cerr, finish = serveIPAM(ctx, call, cfg)
 	case cfg.Thick():
-		out, cerr = Forward(ctx, call, cfg, deadline)
+		out, cerr = Forward(ctx, call, cfg.Forwarding())
 	default:
 		out, cerr, finish = thin(ctx, call, cfg)
 	}
-	return out, cfg, cerr, func() {
-		finish()
-		cancel()
+	return out, cfg.LogFile, cerr, func() {
+		if finish != nil {
+			finish()
+		}
+		ctx.end()
 	}
 }
 
 // fail prints the error object and logs the failure.
-func (p Process) fail(start time.Time, call cni.Call, cfg *cni.Config, cerr *cni.Error) int {
+func (p Process) fail(start time.Time, call cni.Call, logFile string, cerr *cni.Error) int {
 	version := cni.VersionOf(call.Stdin)
 	if _, err := p.Stdout.Write(cerr.Encode(version)); err != nil {
 		fmt.Fprintln(p.Stderr, "weft-cni: write the error object:", err)
 	}
-	p.log(start, call, cfg, fmt.Sprintf("code=%d error=%q", cerr.Code, cerr.Error()))
+	p.log(start, call, logFile, fmt.Sprintf("code=%d error=%q", cerr.Code, cerr.Error()))
 	return 1
 }

@@ -17,7 +17,11 @@ import (
 
 // Forward hands a call to the agent, and serves it itself where the agent is down
 // and the verb allows it.
-func Forward(ctx context.Context, call cni.Call, cfg *cni.Config, deadline time.Time) ([]byte, *cni.Error) {
+func Forward(ctx context.Context, call cni.Call, to cni.Forwarding) ([]byte, *cni.Error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(to.Timeout)
+	}
 	netns := -1
 	if call.Command == cni.Add || call.Command == cni.Check {
 		// The namespace is judged here, where CNI_NETNS is a path that leads
@@ -29,12 +33,16 @@ func Forward(ctx context.Context, call cni.Call, cfg *cni.Config, deadline time.
 		defer ns.Close()
 		netns = ns.FD()
 	}
-	out, cerr, err := ask(call, cfg, netns, deadline)
+	out, cerr, err := ask(call, to.Socket, netns, deadline)
 	if err == nil {
 		return out, cerr
 	}
 	if !errors.Is(err, wire.ErrNoAgent) && !errors.Is(err, wire.ErrNoAnswer) {
 		return nil, noAgentError(call, err)
+	}
+	cfg, cerr := cni.ParseConfig(call)
+	if cerr != nil {
+		return nil, cerr
 	}
 	if !servedOffline(call.Command, cfg) {
 		return nil, noAgentError(call, err)
@@ -43,7 +51,7 @@ func Forward(ctx context.Context, call cni.Call, cfg *cni.Config, deadline time.
 	var owned *journal.OwnedError
 	if cerr != nil && errors.As(cerr, &owned) {
 		// The agent has come back while we tried.
-		if out, cerr, err = ask(call, cfg, netns, deadline); err != nil {
+		if out, cerr, err = ask(call, to.Socket, netns, deadline); err != nil {
 			return nil, noAgentError(call, err)
 		}
 	}
@@ -73,14 +81,14 @@ func noAgentError(call cni.Call, err error) *cni.Error {
 }
 
 // ask calls the agent. err is set where there is no answer; cerr is an answer.
-func ask(call cni.Call, cfg *cni.Config, netns int, deadline time.Time) (out []byte, cerr *cni.Error, err error) {
+func ask(call cni.Call, socket string, netns int, deadline time.Time) (out []byte, cerr *cni.Error, err error) {
 	env := make(map[string]string)
 	for _, kv := range call.Env() {
 		if k, v, _ := strings.Cut(kv, "="); v != "" {
 			env[k] = v
 		}
 	}
-	resp, err := wire.Call(cfg.Socket, wire.Request{Env: env, Config: call.Stdin}, netns, deadline)
+	resp, err := wire.Call(socket, wire.Request{Env: env, Config: call.Stdin}, netns, deadline)
 	if err != nil {
 		return nil, nil, err
 	}

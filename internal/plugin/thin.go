@@ -50,7 +50,7 @@ func (l *local) close() {
 func thin(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.Error, func()) {
 	l, err := openLocal(cfg.StateDir)
 	if err != nil {
-		return nil, explain(err), func() {}
+		return nil, explain(err), nil
 	}
 	v := Verbs{Engine: l.engine, Network: networkOf, OpenNetns: kernel.OpenNetns}
 	if cfg.IPAM != nil {

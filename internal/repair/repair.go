@@ -77,11 +77,7 @@ func del(ctx context.Context, n inspect.Node, rec facts.Record) error {
 		return err
 	}
 	call := cni.Call{Command: cni.Del, ContainerID: rec.Key.ContainerID, Ifname: rec.Key.Ifname, Stdin: config}
-	cfg, cerr := cni.ParseConfig(call)
-	if cerr != nil {
-		return cerr
-	}
-	if _, cerr := plugin.Forward(ctx, call, cfg, time.Now().Add(timeout)); cerr != nil {
+	if _, cerr := plugin.Forward(ctx, call, cni.Forwarding{Socket: n.SocketPath(), Timeout: timeout}); cerr != nil {
 		return cerr
 	}
 	return nil

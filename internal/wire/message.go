@@ -20,7 +20,7 @@ const MaxMessage = 4 << 20
 type Request struct {
 	Version int               `json:"version"`
 	Env     map[string]string `json:"env"`              // CNI_* variables that are set
-	Config  []byte            `json:"config,omitempty"` // standard input, as it came
+	Config  json.RawMessage   `json:"config,omitempty"` // standard input: the network configuration
 	// DeadlineMillis is how long the shim will wait, in milliseconds; the
 	// agent gives up and undoes before that.
 	DeadlineMillis int64 `json:"deadlineMillis"`
@@ -28,9 +28,9 @@ type Request struct {
 
 // Response is the plugin's whole answer.
 type Response struct {
-	Version int    `json:"version"`
-	Output  []byte `json:"output,omitempty"` // for standard output, as it is
-	Failed  bool   `json:"failed,omitempty"` // Output is an error object: exit non-zero
+	Version int             `json:"version"`
+	Output  json.RawMessage `json:"output,omitempty"` // for standard output: a result, an error object, or nothing
+	Failed  bool            `json:"failed,omitempty"` // Output is an error object: exit non-zero
 }
 
 // Errors of Call, by which the shim decides what to do itself.
