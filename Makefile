@@ -20,32 +20,33 @@ DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping
 ##@ Use
 
 .PHONY: demo
-demo: build ## Show the main job: pods on a node, from nothing to nothing
+demo: debian binaries ## Show the main job: pods on a node, from nothing to nothing
 	demo/demo.sh
 
 .PHONY: build
-build: ## Build static binaries into bin/
-	$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/weft-cni ./cmd/weft-cni
-	ln -f bin/weft-cni bin/weft-ipam
-	$(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/weft ./cmd/weft
-
-.PHONY: dist
-dist: ## Build for amd64 and arm64 into dist/
+build: binaries ## Build static binaries: bin/ for this machine, bin/amd64 and bin/arm64
 	for arch in amd64 arm64; do \
-	  mkdir -p dist/$$arch; \
-	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS)' -o dist/$$arch/weft-cni ./cmd/weft-cni; \
-	  ln -f dist/$$arch/weft-cni dist/$$arch/weft-ipam; \
-	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o dist/$$arch/weft ./cmd/weft; \
+	  echo "building for $$arch"; \
+	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/$$arch/weft-cni ./cmd/weft-cni; \
+	  ln -f bin/$$arch/weft-cni bin/$$arch/weft-ipam; \
+	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/$$arch/weft ./cmd/weft; \
 	done
+
+.PHONY: binaries
+binaries: ## Build them for this machine only
+	@echo "building bin/weft-cni, bin/weft-ipam, bin/weft"
+	@$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/weft-cni ./cmd/weft-cni
+	@ln -f bin/weft-cni bin/weft-ipam
+	@$(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/weft ./cmd/weft
 
 ##@ Prove
 
 .PHONY: test
-test: debian build dist refplugins lint ## Everything that proves the project (what CI runs)
+test: debian build refplugins lint ## Everything that proves the project (what CI runs)
 	test/run.sh
 
 .PHONY: fast
-fast: build ## The inner loop: vet, and the tests that need no other binaries
+fast: binaries ## The inner loop: vet, and the tests that need no other binaries
 	go vet ./...
 	go test ./api/... ./cmd/... ./internal/...
 
@@ -54,7 +55,7 @@ lint: $(GOLANGCI) ## Formatting, vet and linters
 	$(GOLANGCI) run ./...
 
 .PHONY: bench
-bench: debian build refplugins ## Measure against the reference plugins; REPORT=1 writes docs/benchmarks.md
+bench: debian binaries refplugins ## Measure against the reference plugins; REPORT=1 writes docs/benchmarks.md
 	go run ./test/bench $(if $(REPORT),-report docs/benchmarks.md)
 
 .PHONY: fuzz
@@ -83,7 +84,7 @@ $(GOLANGCI):
 
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin dist
+	rm -rf bin
 
 .PHONY: help
 help: ## Show this

@@ -13,6 +13,7 @@ import (
 	"weft.dev/weft/internal/inspect"
 	"weft.dev/weft/internal/journal"
 	"weft.dev/weft/internal/repair"
+	"weft.dev/weft/internal/view"
 )
 
 func newIPAMCommand() *cobra.Command {
@@ -89,6 +90,9 @@ collection has done.`,
 			if err := print(cmd, s, rows); err != nil {
 				return err
 			}
+			if err := printLately(cmd, s); err != nil {
+				return err
+			}
 			if len(rows) > 0 {
 				return errProblems
 			}
@@ -98,6 +102,18 @@ collection has done.`,
 	cmd.Flags().BoolVar(&fix, "repair", false, "rebuild a damaged journal; the agent must be stopped")
 	cmd.Flags().BoolVar(&history, "history", false, "show what garbage collection did")
 	return cmd
+}
+
+// printLately adds to the table what garbage collection did last: JSON and YAML
+// have one kind of row, and --history for this one.
+func printLately(cmd *cobra.Command, s *stateFlags) error {
+	const most = 5
+	rows, err := inspect.History(s.dir)
+	if err != nil || len(rows) == 0 || s.output != string(view.Table) {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "\nGarbage collection, lately (all of it: --history):")
+	return view.Write(cmd.OutOrStdout(), view.Table, rows[max(0, len(rows)-most):])
 }
 
 func newIPAMRelease(s *stateFlags) *cobra.Command {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -29,8 +30,10 @@ type AddRequest struct {
 	Delegate *facts.Delegate
 	Grant    func(ctx context.Context) (Granted, error)
 
-	// Result renders what is recorded with the completed attachment.
-	Result func(Attachment) (string, error)
+	// Answer, where set, returns what is recorded of the answer to the runtime
+	// besides what follows from the attachment (facts.Detail.Answer). It is
+	// called after Grant.
+	Answer func() (json.RawMessage, error)
 }
 
 // Attachment is an attachment as ADD made it.
@@ -38,7 +41,6 @@ type Attachment struct {
 	Spec    attach.Spec
 	Plan    attach.Plan
 	Granted Granted
-	Result  string // as rendered by AddRequest.Result
 }
 
 // Add makes the attachment. It is all or nothing: on error every step is
@@ -80,7 +82,7 @@ func (e *Engine) Add(ctx context.Context, r AddRequest) (Attachment, error) {
 	if err != nil {
 		return Attachment{}, err
 	}
-	if err := e.realize(ctx, r, &a); err != nil {
+	if err := e.realize(ctx, r, a); err != nil {
 		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
 	}
 	return a, nil
@@ -234,6 +236,12 @@ func (e *Engine) intent(r AddRequest, a Attachment) ([]string, error) {
 	d.Masquerade = r.Network.Masquerade
 	d.Delegate = r.Delegate
 	d.Pool = r.Network.Pool.Subnets()
+	if r.Answer != nil {
+		var err error
+		if d.Answer, err = r.Answer(); err != nil {
+			return nil, err
+		}
+	}
 	addrs := make([]netip.Addr, 0, len(a.Spec.Addresses))
 	for _, ad := range a.Spec.Addresses {
 		addrs = append(addrs, ad.Addr)
@@ -243,7 +251,7 @@ func (e *Engine) intent(r AddRequest, a Attachment) ([]string, error) {
 }
 
 // realize makes the kernel hold the plan and records that it does.
-func (e *Engine) realize(ctx context.Context, r AddRequest, a *Attachment) error {
+func (e *Engine) realize(ctx context.Context, r AddRequest, a Attachment) error {
 	if e.Node == nil {
 		if err := e.ensureNode(ctx, r, a.Spec); err != nil {
 			return err
@@ -252,12 +260,7 @@ func (e *Engine) realize(ctx context.Context, r AddRequest, a *Attachment) error
 	if err := e.Kernel.Attach(r.Netns, a.Plan); err != nil {
 		return err
 	}
-	result, err := r.Result(*a)
-	if err != nil {
-		return err
-	}
-	a.Result = result
-	entry, err := facts.EncodeComplete(e.now(), r.Key, result)
+	entry, err := facts.EncodeComplete(e.now(), r.Key)
 	return e.append1(ctx, entry, err)
 }
 

@@ -309,7 +309,7 @@ func (e *Engine) adoptOne(ctx context.Context, k attach.Key, pod attach.Pod, o k
 	if err != nil {
 		return f, err
 	}
-	complete, err := facts.EncodeComplete(e.now(), k, "{}")
+	complete, err := facts.EncodeComplete(e.now(), k)
 	if err != nil {
 		return f, err
 	}

@@ -48,7 +48,7 @@ func (b *bench) attached(container string) (sandboxPath string) {
 		if err != nil {
 			return nil, err
 		}
-		complete, err := facts.EncodeComplete(b.now(), r.Key, `{}`)
+		complete, err := facts.EncodeComplete(b.now(), r.Key)
 		return []string{intent, complete}, err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -53,8 +54,9 @@ func TestRepeatedAddIsRefusedAndChangesNothing(t *testing.T) {
 	if !errors.As(err, &attached) {
 		t.Fatalf("want AttachedError, got %v", err)
 	}
-	if attached.Record.Result() != first.Result {
-		t.Errorf("the refusal carries result %q, want %q", attached.Record.Result(), first.Result)
+	d, err := attached.Record.Detail()
+	if err != nil || !reflect.DeepEqual(d.Spec(first.Spec.Key, b.Instance), first.Spec) || string(d.Answer) != `{"said":1}` {
+		t.Errorf("the refusal carries %+v, %v, want %+v", d, err, first.Spec)
 	}
 	if len(b.used()) != 1 || strings.Contains(fmt.Sprint(b.kernel.calls), "tach") {
 		t.Errorf("used %v, kernel calls %v", b.used(), b.kernel.calls)

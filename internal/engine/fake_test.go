@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -222,7 +223,7 @@ func (b *bench) request(container string, subnets ...string) AddRequest {
 	}
 	return AddRequest{
 		Key: key(container), Network: testNetwork(b.t, subnets...), Netns: sandbox(b.t),
-		Result: func(Attachment) (string, error) { return `{"cniVersion":"1.1.0"}`, nil },
+		Answer: func() (json.RawMessage, error) { return json.RawMessage(`{"said":1}`), nil },
 	}
 }
 

@@ -65,7 +65,7 @@ func (e *Engine) reservation(r ReserveRequest, g Granted) ([]string, error) {
 	for _, a := range g.Addresses {
 		addrs = append(addrs, a.Addr)
 	}
-	entry, err := facts.EncodeReserve(e.now(), r.Key, addrs, d, "{}")
+	entry, err := facts.EncodeReserve(e.now(), r.Key, addrs, d)
 	return []string{entry}, err
 }
 

@@ -61,9 +61,9 @@ func world(t *testing.T) (f *facts.Facts, sandbox string) {
 			return facts.EncodeReleased(at, attach.Key{Network: "net", ContainerID: "gone", Ifname: "eth0"})
 		},
 		func() (string, error) { return facts.EncodeIntent(at, web, facts.Veth, []netip.Addr{addr.Addr}, d) },
-		func() (string, error) { return facts.EncodeComplete(at, web, "{}") },
+		func() (string, error) { return facts.EncodeComplete(at, web) },
 		func() (string, error) {
-			return facts.EncodeReserve(at, other, []netip.Addr{lan.Addr}, facts.NewDetail(attach.Spec{Key: other, Addresses: []attach.Address{lan}}), "{}")
+			return facts.EncodeReserve(at, other, []netip.Addr{lan.Addr}, facts.NewDetail(attach.Spec{Key: other, Addresses: []attach.Address{lan}}))
 		},
 	} {
 		entry, err := encode()

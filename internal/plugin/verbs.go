@@ -4,8 +4,8 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"net/netip"
 
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/attach"
@@ -83,57 +83,17 @@ func (v Verbs) add(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte,
 			return grantOf(result), err
 		}
 	}
-	req.Result = func(a engine.Attachment) (string, error) {
-		raw, err := resultOf(a, call.Netns, dns, cfg.PrevResult).Encode(cni.NewestVersion)
-		return string(raw), err
-	}
+	req.Answer = func() (json.RawMessage, error) { return encodeAnswer(dns, cfg.PrevResult) }
 	a, err := v.Engine.Add(ctx, req)
 	var attached *engine.AttachedError
 	switch {
 	case errors.As(err, &attached) && cfg.RepeatAdd == cni.RepeatReturn:
-		return render(attached.Record.Result(), cfg.CNIVersion)
+		result, err := recordedResult(attached.Record, v.Engine.Instance)
+		return encode(result, err, cfg.CNIVersion)
 	case err != nil:
 		return nil, explain(err)
 	}
-	return render(a.Result, cfg.CNIVersion)
-}
-
-// render turns the recorded result into the shape of the caller's version.
-func render(recorded, version string) ([]byte, *cni.Error) {
-	result, err := cni.ParseResult([]byte(recorded), cni.NewestVersion)
-	if err != nil {
-		return nil, cni.Errorf(cni.CodeInternal, "read the recorded result: %w", err)
-	}
-	out, err := result.Encode(version)
-	if err != nil {
-		return nil, cni.AsError(err)
-	}
-	return out, nil
-}
-
-// resultOf describes the attachment as it is: the addresses with the length
-// that they have on the interface, every route that was made.
-func resultOf(a engine.Attachment, sandbox string, dns cni.DNS, prev *cni.Result) cni.Result {
-	r := cni.Result{
-		Interfaces: []cni.Interface{
-			{Name: a.Plan.HostIfname, MAC: a.Plan.HostMAC.String(), MTU: a.Plan.MTU},
-			{Name: a.Plan.Ifname, MAC: a.Plan.MAC.String(), MTU: a.Plan.MTU, Sandbox: sandbox},
-		},
-		Routes: a.Plan.Routes,
-		DNS:    dns,
-	}
-	for _, ad := range a.Spec.Addresses {
-		inside := 1
-		r.IPs = append(r.IPs, cni.IP{
-			Interface: &inside,
-			Address:   netip.PrefixFrom(ad.Addr, ad.Addr.BitLen()),
-			Gateway:   attach.GatewayOf(ad),
-		})
-	}
-	if prev != nil {
-		r = r.Append(*prev)
-	}
-	return r
+	return encode(resultOf(a.Spec, a.Plan, call.Netns, dns, cfg.PrevResult), nil, cfg.CNIVersion)
 }
 
 func (v Verbs) del(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.Error {

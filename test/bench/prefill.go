@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/journal"
@@ -59,31 +58,15 @@ func prefill(ctx context.Context, dir, contender, subnet string, count int, aliv
 }
 
 func attachedEntries(spec attach.Spec, path string, id facts.NetnsID) ([]string, error) {
-	plan, err := attach.NewPlan(spec)
-	if err != nil {
-		return nil, err
-	}
 	d := facts.NewDetail(spec)
 	d.Netns, d.NetnsID = path, id
 	d.Pool = []netip.Prefix{spec.Addresses[0].Subnet}
-	inside := 1
-	result, err := cni.Result{
-		Interfaces: []cni.Interface{
-			{Name: plan.HostIfname, MAC: plan.HostMAC.String(), MTU: plan.MTU},
-			{Name: plan.Ifname, MAC: plan.MAC.String(), MTU: plan.MTU, Sandbox: path},
-		},
-		IPs:    []cni.IP{{Interface: &inside, Address: plan.Addresses[0], Gateway: spec.Addresses[0].Gateway}},
-		Routes: plan.Routes,
-	}.Encode(cni.NewestVersion)
-	if err != nil {
-		return nil, err
-	}
 	now := time.Now().UnixNano()
 	intent, err := facts.EncodeIntent(now, spec.Key, facts.Veth, []netip.Addr{spec.Addresses[0].Addr}, d)
 	if err != nil {
 		return nil, err
 	}
-	complete, err := facts.EncodeComplete(now, spec.Key, string(result))
+	complete, err := facts.EncodeComplete(now, spec.Key)
 	return []string{intent, complete}, err
 }
 

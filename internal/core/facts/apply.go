@@ -57,7 +57,7 @@ func (f *Facts) hold(e *entry) error {
 		i = f.place(e.label)
 	}
 	f.slots[i] = slot{
-		label: e.label, addrs: e.addrs, detail: e.detail, result: e.result,
+		label: e.label, addrs: e.addrs, detail: e.detail,
 		since: e.since, created: e.created, suspect: e.suspect,
 		phase: e.phase, ipam: e.kind == IPAM,
 	}
@@ -146,7 +146,7 @@ func (f *Facts) step(e *entry) error {
 		if s.phase != Intent {
 			return &PhaseError{Verb: e.verb, Key: e.label, Phase: s.phase, Want: "intent"}
 		}
-		s.phase, s.since, s.result = Complete, e.at, e.result
+		s.phase, s.since = Complete, e.at
 	case "releasing":
 		// A repeated DEL does not begin anew.
 		if s.phase != Releasing {

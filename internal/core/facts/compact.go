@@ -80,5 +80,5 @@ func (w *writer) record(s *slot) {
 	w.field(s.label)
 	w.field(string(s.kind()))
 	w.addrs(s.addrs)
-	w.objects(s.detail, s.result)
+	w.field(s.detail)
 }

@@ -31,6 +31,10 @@ type Detail struct {
 	Masquerade bool           `json:"masquerade,omitempty"` // traffic that leaves Pool is masqueraded
 	Delegate   *Delegate      `json:"delegate,omitempty"`   // nil: Weft granted the addresses itself
 	Adopted    bool           `json:"adopted,omitempty"`    // rebuilt from what was found in the kernel, not from an ADD
+
+	// Answer is the part of the CNI result that does not follow from the rest:
+	// dns and prevResult, in the words of package plugin. nil: nothing.
+	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
 // NewDetail returns the detail that Spec rebuilds s from. Key and Instance are

@@ -36,19 +36,17 @@
 // # Entries
 //
 // One line each: fields separated by single spaces, JSON last. K is
-// network/containerID/ifname, A a comma-separated list of addresses or "-", N
-// the length in bytes of the first of two JSON objects that follow without a
-// separator, of which the second may be missing in a record.
+// network/containerID/ifname, A a comma-separated list of addresses or "-".
 //
 //	intent <at> K <kind> A {detail}
-//	complete <at> K {result}
-//	reserve <at> K ipam A N {detail}{result}
+//	complete <at> K
+//	reserve <at> K ipam A {detail}
 //	releasing <at> K
 //	released <at> K
 //	suspect <at> K
 //	cleared <at> K
 //	config <at> {config}
-//	record <phase> <created> <since> <suspect> K <kind> A N {detail}{result}
+//	record <phase> <created> <since> <suspect> K <kind> A {detail}
 //	freed <at> <kind> <network, "-" for veth> <address>
 //
 // The last two are written by compaction only. Replay does not look into the
@@ -57,6 +55,7 @@
 //
 // # What it does not do
 //
+// It does not keep the CNI result: package plugin derives it from the detail.
 // It does not choose addresses (package ipam), nor decide what is dead
 // (package engine). Facts is not safe for concurrent use; the journal's
 // transactions guard it.

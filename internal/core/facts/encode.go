@@ -28,25 +28,18 @@ func EncodeIntent(at int64, k attach.Key, kind Kind, addrs []netip.Addr, d Detai
 	return w.entry()
 }
 
-// EncodeComplete says that the intent has become real. result is the CNI
-// result, a JSON object.
-func EncodeComplete(at int64, k attach.Key, result string) (string, error) {
-	var w writer
-	w.verb("complete", at)
-	w.key(k)
-	w.field(w.object("result", result))
-	return w.entry()
-}
+// EncodeComplete says that the intent has become real.
+func EncodeComplete(at int64, k attach.Key) (string, error) { return encodeStep("complete", at, k) }
 
 // EncodeReserve makes a complete record of kind IPAM at once: nothing but the
 // journal has to change for it.
-func EncodeReserve(at int64, k attach.Key, addrs []netip.Addr, d Detail, result string) (string, error) {
+func EncodeReserve(at int64, k attach.Key, addrs []netip.Addr, d Detail) (string, error) {
 	var w writer
 	w.verb("reserve", at)
 	w.key(k)
 	w.kind(IPAM)
 	w.addrs(addrs)
-	w.objects(w.detail(d), w.object("result", result))
+	w.field(w.detail(d))
 	return w.entry()
 }
 
@@ -146,14 +139,6 @@ func (w *writer) addrs(addrs []netip.Addr) {
 		w.b = a.AppendTo(append(w.b, sep))
 		sep = ','
 	}
-}
-
-// objects writes two JSON objects, the second of which may be "", with the
-// length that separates them.
-func (w *writer) objects(first, second string) {
-	w.number(int64(len(first)))
-	w.field(first)
-	w.b = append(w.b, second...)
 }
 
 func (w *writer) detail(d Detail) string {

@@ -37,7 +37,7 @@ type Facts struct {
 type slot struct {
 	label                   string // "": no record
 	addrs                   []netip.Addr
-	detail, result          string
+	detail                  string
 	since, created, suspect int64
 	phase                   Phase
 	ipam                    bool // kind IPAM; otherwise Veth
@@ -59,7 +59,7 @@ func (s *slot) record() Record {
 	return Record{
 		Key: keyOf(s.label), Kind: s.kind(), Phase: s.phase,
 		Since: s.since, Created: s.created, Suspect: s.suspect,
-		Addresses: s.addrs, detail: s.detail, result: s.result,
+		Addresses: s.addrs, detail: s.detail,
 	}
 }
 

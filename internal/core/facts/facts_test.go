@@ -54,8 +54,8 @@ func dump(f *Facts) string {
 	for _, r := range f.Records() {
 		text, _ := json.Marshal(struct {
 			Record
-			D, R string
-		}{r, r.detail, r.result})
+			D string
+		}{r, r.detail})
 		b.Write(append(text, '\n'))
 	}
 	for _, s := range f.scopeOrder() {
@@ -95,12 +95,12 @@ func TestLifeOfAnAttachment(t *testing.T) {
 
 	apply(t, f, m(EncodeIntent(10, keyA, Veth, addrs("10.0.0.1", "fd00::1"), detail)))
 	r := get()
-	if r.Phase != Intent || r.Since != 10 || r.Created != 10 || r.Result() != "" || r.Key != keyA || r.Kind != Veth {
+	if r.Phase != Intent || r.Since != 10 || r.Created != 10 || r.Key != keyA || r.Kind != Veth {
 		t.Fatalf("after intent: %+v", r)
 	}
-	apply(t, f, m(EncodeComplete(20, keyA, "{ \"ips\" : [\n ] }")))
-	if r = get(); r.Phase != Complete || r.Since != 20 || r.Created != 10 || r.Result() != `{"ips":[]}` {
-		t.Fatalf("after complete: %+v, result %q", r, r.Result())
+	apply(t, f, m(EncodeComplete(20, keyA)))
+	if r = get(); r.Phase != Complete || r.Since != 20 || r.Created != 10 {
+		t.Fatalf("after complete: %+v", r)
 	}
 	apply(t, f, m(EncodeSuspect(30, keyA)), m(EncodeSuspect(31, keyA)))
 	if r = get(); r.Suspect != 30 || r.Phase != Complete || r.Since != 20 {
@@ -134,10 +134,10 @@ func TestIntentReplacesAndFreesWhatIsNotKept(t *testing.T) {
 	m, f := must(t), New()
 	apply(t, f,
 		m(EncodeIntent(10, keyA, Veth, addrs("10.0.0.1", "10.0.0.2"), Detail{})),
-		m(EncodeComplete(11, keyA, "{}")), m(EncodeSuspect(12, keyA)),
+		m(EncodeComplete(11, keyA)), m(EncodeSuspect(12, keyA)),
 		m(EncodeIntent(20, keyA, Veth, addrs("10.0.0.2", "10.0.0.3"), Detail{MTU: 1400})))
 	r, _ := f.Get(keyA)
-	if r.Phase != Intent || r.Created != 20 || r.Suspect != 0 || r.Result() != "" {
+	if r.Phase != Intent || r.Created != 20 || r.Suspect != 0 || r.detail != `{"mtu":1400}` {
 		t.Fatalf("the earlier record shows through: %+v", r)
 	}
 	u := f.Usage(Veth, "")
@@ -161,9 +161,9 @@ func TestScopes(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	// Reservations for other plugins are apart, each network by itself.
-	apply(t, f, m(EncodeReserve(3, keyB, one, Detail{}, "{}")), m(EncodeReserve(4, keyC, one, Detail{}, "{}")))
+	apply(t, f, m(EncodeReserve(3, keyB, one, Detail{})), m(EncodeReserve(4, keyC, one, Detail{})))
 	again := attach.Key{Network: keyB.Network, ContainerID: "dddd", Ifname: "eth0"}
-	if err := f.Apply(m(EncodeReserve(5, again, one, Detail{}, "{}"))); !errors.As(err, &taken) || taken.Owner != keyB.String() {
+	if err := f.Apply(m(EncodeReserve(5, again, one, Detail{}))); !errors.As(err, &taken) || taken.Owner != keyB.String() {
 		t.Fatalf("got %v", err)
 	}
 	if r, _ := f.Get(keyB); r.Phase != Complete || r.Kind != IPAM {
@@ -178,22 +178,22 @@ func TestRejectionsChangeNothing(t *testing.T) {
 	m, f := must(t), New()
 	apply(t, f,
 		m(EncodeIntent(1, keyA, Veth, addrs("10.0.0.1"), Detail{})),
-		m(EncodeIntent(2, keyB, Veth, addrs("10.0.0.2"), Detail{})), m(EncodeComplete(3, keyB, "{}")),
-		m(EncodeReserve(4, keyC, addrs("10.0.0.3"), Detail{}, "{}")),
+		m(EncodeIntent(2, keyB, Veth, addrs("10.0.0.2"), Detail{})), m(EncodeComplete(3, keyB)),
+		m(EncodeReserve(4, keyC, addrs("10.0.0.3"), Detail{})),
 		m(EncodeConfig(5, `{"a":1}`)))
 	a := `podnet/aaaa/eth0`
 	for _, tc := range []struct {
 		name, entry string
 		as          any
 	}{
-		{"complete twice", m(EncodeComplete(9, keyB, "{}")), new(*PhaseError)},
-		{"complete nothing", m(EncodeComplete(9, attach.Key{Network: "n", ContainerID: "c", Ifname: "i"}, "{}")), new(*PhaseError)},
+		{"complete twice", m(EncodeComplete(9, keyB)), new(*PhaseError)},
+		{"complete nothing", m(EncodeComplete(9, attach.Key{Network: "n", ContainerID: "c", Ifname: "i"})), new(*PhaseError)},
 		{"released while complete", m(EncodeReleased(9, keyB)), new(*PhaseError)},
 		{"suspect nothing", `suspect 9 n/c/i`, new(*PhaseError)},
 		{"second address in use", m(EncodeIntent(9, keyA, Veth, addrs("10.0.0.9", "10.0.0.2"), Detail{})), new(*AddressError)},
 		{"address twice", `intent 9 ` + a + ` veth 10.0.0.9,10.0.0.9 {}`, new(*AddressError)},
-		{"other kind", m(EncodeReserve(9, keyA, addrs("10.0.0.1"), Detail{}, "{}")), new(*KindError)},
-		{"record exists", `record I 1 1 0 ` + a + ` veth - 2 {}`, new(*PhaseError)},
+		{"other kind", m(EncodeReserve(9, keyA, addrs("10.0.0.1"), Detail{})), new(*KindError)},
+		{"record exists", `record I 1 1 0 ` + a + ` veth - {}`, new(*PhaseError)},
 		{"freed is held", `freed 9 veth - 10.0.0.1`, new(*AddressError)},
 		{"empty", ``, new(*SyntaxError)},
 		{"unknown verb", `levitate 9 ` + a, new(*SyntaxError)},
@@ -212,17 +212,13 @@ func TestRejectionsChangeNothing(t *testing.T) {
 		{"mapped address", `intent 9 ` + a + ` veth ::ffff:10.0.0.9 {}`, new(*SyntaxError)},
 		{"address list ends in comma", `intent 9 ` + a + ` veth 10.0.0.9, {}`, new(*SyntaxError)},
 		{"detail missing", `intent 9 ` + a + ` veth 10.0.0.9`, new(*SyntaxError)},
-		{"result is no object", `complete 9 ` + a + ` []`, new(*SyntaxError)},
+		{"complete with more", `complete 9 ` + a + ` {}`, new(*SyntaxError)},
 		{"newline", "config 9 {\n}", new(*SyntaxError)},
-		{"reserve a veth", `reserve 9 n/c/i veth 10.0.0.9 2 {}{}`, new(*SyntaxError)},
-		{"reserve without result", `reserve 9 n/c/i ipam 10.0.0.9 2 {}`, new(*SyntaxError)},
-		{"length beyond the end", `reserve 9 n/c/i ipam 10.0.0.9 99 {}{}`, new(*SyntaxError)},
-		{"length negative", `reserve 9 n/c/i ipam 10.0.0.9 -1 {}{}`, new(*SyntaxError)},
-		{"length inside the object", `reserve 9 n/c/i ipam 10.0.0.9 1 {}{}`, new(*SyntaxError)},
-		{"record of unknown phase", `record X 1 1 0 n/c/i veth - 2 {}`, new(*SyntaxError)},
-		{"record complete without result", `record C 1 1 0 n/c/i veth - 2 {}`, new(*SyntaxError)},
-		{"record intent with result", `record I 1 1 0 n/c/i veth - 2 {}{}`, new(*SyntaxError)},
-		{"record suspect negative", `record I 1 1 -5 n/c/i veth - 2 {}`, new(*SyntaxError)},
+		{"reserve a veth", `reserve 9 n/c/i veth 10.0.0.9 {}`, new(*SyntaxError)},
+		{"detail is no object", `reserve 9 n/c/i ipam 10.0.0.9 []`, new(*SyntaxError)},
+		{"detail of a record missing", `record C 1 1 0 n/c/i veth -`, new(*SyntaxError)},
+		{"record of unknown phase", `record X 1 1 0 n/c/i veth - {}`, new(*SyntaxError)},
+		{"record suspect negative", `record I 1 1 -5 n/c/i veth - {}`, new(*SyntaxError)},
 		{"freed veth with network", `freed 9 veth podnet 10.0.0.9`, new(*SyntaxError)},
 		{"freed ipam without network", `freed 9 ipam - 10.0.0.9`, new(*SyntaxError)},
 	} {
@@ -261,9 +257,9 @@ func TestEncodersRefuse(t *testing.T) {
 		"delegate config": func() (string, error) {
 			return EncodeIntent(1, keyA, Veth, one, Detail{Delegate: &Delegate{Config: json.RawMessage("{")}})
 		},
-		"result not json":      func() (string, error) { return EncodeComplete(1, keyA, "{") },
-		"result not object":    func() (string, error) { return EncodeComplete(1, keyA, "[]") },
-		"result empty":         func() (string, error) { return EncodeReserve(1, keyA, one, Detail{}, "") },
+		"answer": func() (string, error) {
+			return EncodeReserve(1, keyA, one, Detail{Answer: json.RawMessage("{")})
+		},
 		"config not an object": func() (string, error) { return EncodeConfig(1, "3") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,16 +276,16 @@ func TestEntriesAreOnePerRecord(t *testing.T) {
 	m, f := must(t), New()
 	apply(t, f,
 		m(EncodeIntent(1, keyB, Veth, addrs("10.0.0.9"), Detail{})), m(EncodeReleased(2, keyB)),
-		m(EncodeReserve(3, keyC, addrs("10.0.0.8"), Detail{}, "{}")), m(EncodeReleasing(4, keyC)), m(EncodeReleased(5, keyC)),
-		m(EncodeIntent(6, keyB, Veth, addrs("10.0.0.2"), Detail{MTU: 1400})), m(EncodeComplete(7, keyB, `{"x":1}`)), m(EncodeSuspect(8, keyB)),
+		m(EncodeReserve(3, keyC, addrs("10.0.0.8"), Detail{})), m(EncodeReleasing(4, keyC)), m(EncodeReleased(5, keyC)),
+		m(EncodeIntent(6, keyB, Veth, addrs("10.0.0.2"), Detail{MTU: 1400})), m(EncodeComplete(7, keyB)), m(EncodeSuspect(8, keyB)),
 		m(EncodeIntent(9, keyA, Veth, nil, Detail{})),
 		m(EncodeConfig(10, `{"old":1}`)), m(EncodeConfig(11, `{ "new": 1 }`)))
 	want := []string{
 		`config 11 {"new":1}`,
 		`freed 5 ipam other 10.0.0.8`,
 		`freed 2 veth - 10.0.0.9`,
-		`record I 9 9 0 podnet/aaaa/eth0 veth - 2 {}`,
-		`record C 6 7 8 podnet/bbbb/eth0 veth 10.0.0.2 12 {"mtu":1400}{"x":1}`,
+		`record I 9 9 0 podnet/aaaa/eth0 veth - {}`,
+		`record C 6 7 8 podnet/bbbb/eth0 veth 10.0.0.2 {"mtu":1400}`,
 	}
 	got := entriesOf(f)
 	if d := cmp.Diff(want, got); d != "" {
@@ -325,6 +321,8 @@ func TestDetailKeepsTheSpec(t *testing.T) {
 	d.Pool = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 	d.Delegate = &Delegate{Type: "host-local", Path: "/opt/cni/bin", Config: json.RawMessage("{ \"a\":\n1 }")}
 
+	d.Answer = json.RawMessage("{\"dns\": {}\n}")
+
 	m, f := must(t), New()
 	apply(t, f, m(EncodeIntent(1, keyA, Veth, addrs("10.0.0.1"), d)))
 	r, _ := f.Get(keyA)
@@ -336,7 +334,7 @@ func TestDetailKeepsTheSpec(t *testing.T) {
 	if diff := cmp.Diff(spec, got.Spec(keyA, "/run/weft"), byText); diff != "" {
 		t.Fatal(diff)
 	}
-	d.Delegate.Config = json.RawMessage(`{"a":1}`)
+	d.Delegate.Config, d.Answer = json.RawMessage(`{"a":1}`), json.RawMessage(`{"dns":{}}`)
 	if diff := cmp.Diff(d, got, byText); diff != "" {
 		t.Fatal(diff)
 	}

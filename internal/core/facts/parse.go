@@ -18,7 +18,6 @@ type entry struct {
 	kind    Kind
 	addrs   []netip.Addr
 	detail  string
-	result  string
 
 	phase                   Phase
 	created, since, suspect int64
@@ -37,16 +36,12 @@ func parse(text string, room []netip.Addr) (entry, error) {
 		e.at = p.time()
 		p.holder(&e, room)
 		e.detail = p.object("detail", p.rest)
-	case "complete":
-		e.at = p.time()
-		p.label(&e)
-		e.result = p.object("result", p.rest)
 	case "reserve":
 		e.at = p.time()
 		p.holder(&e, room)
-		p.objects(&e)
 		p.reservation(&e)
-	case "releasing", "released", "suspect", "cleared":
+		e.detail = p.object("detail", p.rest)
+	case "complete", "releasing", "released", "suspect", "cleared":
 		e.at = p.time()
 		p.label(&e)
 		p.end()
@@ -179,26 +174,9 @@ func (p *parser) object(field, s string) string {
 	return s
 }
 
-// objects reads a length and two objects; the second may be missing.
-func (p *parser) objects(e *entry) {
-	f := p.next()
-	n, err := strconv.Atoi(f)
-	if err != nil || n < 0 || n > len(p.rest) {
-		p.fail("detail length", f, "at most the bytes that follow, "+strconv.Itoa(len(p.rest)))
-		return
-	}
-	e.detail = p.object("detail", p.rest[:n])
-	if e.result = p.rest[n:]; e.result != "" {
-		p.object("result", e.result)
-	}
-}
-
 func (p *parser) reservation(e *entry) {
 	if e.kind != IPAM {
 		p.fail("kind", string(e.kind), `"ipam"`)
-	}
-	if e.result == "" {
-		p.fail("result", "", "a JSON object")
 	}
 }
 
@@ -206,17 +184,9 @@ func (p *parser) record(e *entry, room []netip.Addr) {
 	phase := p.next()
 	e.created, e.since, e.suspect = p.time(), p.time(), p.timeOrZero()
 	p.holder(e, room)
-	p.objects(e)
+	e.detail = p.object("detail", p.rest)
 	switch phase {
-	case "I":
-		if e.result != "" {
-			p.fail("result", e.result, "none in phase I")
-		}
-	case "C":
-		if e.result == "" {
-			p.fail("result", "", "a JSON object in phase C")
-		}
-	case "R":
+	case "I", "C", "R":
 	default:
 		p.fail("phase", phase, "I, C or R")
 		return

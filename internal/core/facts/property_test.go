@@ -21,7 +21,6 @@ type modelRecord struct {
 	phase                   Phase
 	created, since, suspect int64
 	addrs                   []netip.Addr
-	result                  string
 }
 
 type freedAddr struct {
@@ -92,7 +91,7 @@ func (m *model) step(verb string, at int64, k attach.Key) bool {
 	case !ok:
 		return false
 	case verb == "complete" && r.phase == Intent:
-		r.phase, r.since, r.result = Complete, at, "{}"
+		r.phase, r.since = Complete, at
 	case verb == "releasing" && r.phase == Releasing:
 	case verb == "releasing":
 		r.phase, r.since = Releasing, at
@@ -121,7 +120,7 @@ func (m *model) compare(t *rapid.T, f *Facts) {
 	}
 	for k, want := range m.records {
 		r, ok := f.Get(k)
-		got := modelRecord{r.Kind, r.Phase, r.Created, r.Since, r.Suspect, r.Addresses, r.Result()}
+		got := modelRecord{r.Kind, r.Phase, r.Created, r.Since, r.Suspect, r.Addresses}
 		if !ok || r.Key != k || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%s: got %v, want %v", k, got, want)
 		}
@@ -177,14 +176,14 @@ func drawEntry(t *rapid.T, m *model, at int64) (entry string, fits bool) {
 		fits = m.hold(at, k, modelRecord{kind: Veth, phase: Intent, addrs: a})
 	case "reserve":
 		a := drawAddrs(t)
-		entry, err = EncodeReserve(at, k, a, Detail{}, "{}")
-		fits = m.hold(at, k, modelRecord{kind: IPAM, phase: Complete, addrs: a, result: "{}"})
+		entry, err = EncodeReserve(at, k, a, Detail{})
+		fits = m.hold(at, k, modelRecord{kind: IPAM, phase: Complete, addrs: a})
 	case "config":
 		m.config = fmt.Sprintf(`{"at":%d}`, at)
 		entry, err = EncodeConfig(at, m.config)
 		fits = true
 	case "complete":
-		entry, err = EncodeComplete(at, k, "{}")
+		entry, err = EncodeComplete(at, k)
 		fits = m.step(verb, at, k)
 	default:
 		entry, err = encodeStep(verb, at, k)
@@ -272,11 +271,11 @@ func checkPrefixes(t *rapid.T, entries []string) {
 func FuzzApply(f *testing.F) {
 	for _, seed := range []string{
 		`intent 9 n/c/i veth 10.0.0.9,fd00::9 {"mtu":1500}`,
-		`complete 9 podnet/aaaa/eth0 {}`,
-		`reserve 9 n/c/i ipam 10.0.0.9 2 {}{"x":1}`,
+		`complete 9 podnet/aaaa/eth0`,
+		`reserve 9 n/c/i ipam 10.0.0.9 {"x":1}`,
 		`releasing 9 podnet/aaaa/eth0`, `released 9 podnet/aaaa/eth0`,
 		`suspect 9 podnet/aaaa/eth0`, `cleared 9 podnet/aaaa/eth0`, `config 9 {}`,
-		`record C 1 2 3 n/c/i ipam 10.0.0.1 2 {}{}`, `record I 1 2 0 n/c/i veth - 2 {}`,
+		`record C 1 2 3 n/c/i ipam 10.0.0.1 {}`, `record I 1 2 0 n/c/i veth - {}`,
 		`freed 9 veth - 10.0.0.7`, `freed 9 ipam net 10.0.0.7`,
 		`intent 9 podnet/aaaa/eth0 veth 10.0.0.2 {}`, `suspect 9 ///`, "config 9 {\n}",
 	} {
@@ -286,8 +285,8 @@ func FuzzApply(f *testing.F) {
 		m, fx := must(t), New()
 		apply(t, fx,
 			m(EncodeIntent(1, keyA, Veth, addrs("10.0.0.1"), Detail{})),
-			m(EncodeIntent(2, keyB, Veth, addrs("10.0.0.2", "fd00::2"), Detail{})), m(EncodeComplete(3, keyB, "{}")),
-			m(EncodeReserve(4, keyC, addrs("10.0.0.3"), Detail{}, "{}")))
+			m(EncodeIntent(2, keyB, Veth, addrs("10.0.0.2", "fd00::2"), Detail{})), m(EncodeComplete(3, keyB)),
+			m(EncodeReserve(4, keyC, addrs("10.0.0.3"), Detail{})))
 		before := dump(fx)
 		if err := fx.Apply(entry); err != nil {
 			if after := dump(fx); after != before {
@@ -307,7 +306,7 @@ func BenchmarkReplay4000(b *testing.B) {
 	for i := range 4000 {
 		k := attach.Key{Network: "podnet", ContainerID: fmt.Sprintf("%064x", i*7919), Ifname: "eth0"}
 		a := netip.AddrFrom4([4]byte{10, 42, byte(i >> 8), byte(i)})
-		apply(b, f, m(EncodeIntent(1e18, k, Veth, []netip.Addr{a}, Detail{MTU: 1450})), m(EncodeComplete(1e18, k, "{}")))
+		apply(b, f, m(EncodeIntent(1e18, k, Veth, []netip.Addr{a}, Detail{MTU: 1450})), m(EncodeComplete(1e18, k)))
 	}
 	entries := entriesOf(f)
 	b.ReportAllocs()

@@ -81,7 +81,7 @@ type Record struct {
 	Suspect   int64        // unix ns: when its sandbox was first seen dead; 0: it is not suspected
 	Addresses []netip.Addr // held; none while a delegate has yet to grant them
 
-	detail, result string
+	detail string // JSON
 }
 
 // Detail decodes the rest of the record. It fails only if an entry was written
@@ -93,7 +93,3 @@ func (r Record) Detail() (Detail, error) {
 	}
 	return d, nil
 }
-
-// Result returns the raw JSON of the CNI result that the completed ADD
-// returned; "" if it never completed.
-func (r Record) Result() string { return r.result }
