@@ -17,7 +17,7 @@ import (
 )
 
 // answer serves one CNI call that a shim forwarded.
-func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wire.Response) {
+func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wire.Response, after func()) {
 	start := time.Now()
 	call := cni.CallFromEnv(func(key string) string { return r.Env[key] }, r.Config)
 	var cerr *cni.Error
@@ -29,14 +29,15 @@ func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wir
 		if cerr != nil {
 			resp = wire.Response{Output: cerr.Encode(cni.VersionOf(call.Stdin)), Failed: true}
 		}
-		a.logCall(call, time.Since(start), cerr)
+		took := time.Since(start)
+		after = func() { a.logCall(call, took, cerr) }
 	}()
 	sandbox := &received{fd: netns}
 	defer sandbox.discard()
 
 	var out []byte
 	out, cerr = a.serve(ctx, call, sandbox)
-	return wire.Response{Output: out}
+	return wire.Response{Output: out}, nil
 }
 
 func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received) ([]byte, *cni.Error) {

@@ -54,8 +54,9 @@ func listen(path string) (*server, error) {
 }
 
 // answerFunc answers a request; netns is the descriptor that came with it, or
-// -1, and passes to the callee.
-type answerFunc func(ctx context.Context, r wire.Request, netns int) wire.Response
+// -1, and passes to the callee. after, if not nil, is called once the shim has
+// its answer.
+type answerFunc func(ctx context.Context, r wire.Request, netns int) (resp wire.Response, after func())
 
 // serve accepts until ctx ends, then waits for the calls in flight.
 func (s *server) serve(ctx context.Context, answer answerFunc) {
@@ -99,7 +100,11 @@ func converse(conn *net.UnixConn, answer answerFunc) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.DeadlineMillis)*time.Millisecond)
 	defer cancel()
-	respond(conn, answer(ctx, r, netns))
+	resp, after := answer(ctx, r, netns)
+	respond(conn, resp)
+	if after != nil {
+		after()
+	}
 }
 
 // readTimeout bounds how long a request may take to arrive: the shim writes it

@@ -39,7 +39,7 @@ func soon() time.Time { return time.Now().Add(10 * time.Second) }
 
 func TestConversation(t *testing.T) {
 	big := `"` + strings.Repeat("x", 1<<20) + `"`
-	socket := serving(t, func(ctx context.Context, r wire.Request, netns int) wire.Response {
+	socket := serving(t, func(ctx context.Context, r wire.Request, netns int) (wire.Response, func()) {
 		if _, ok := ctx.Deadline(); !ok || r.DeadlineMillis <= 0 {
 			t.Error("the call has no deadline")
 		}
@@ -53,7 +53,7 @@ func TestConversation(t *testing.T) {
 				t.Error("another file arrived than was sent")
 			}
 		}
-		return wire.Response{Output: []byte(`["` + r.Env["CNI_COMMAND"] + `",` + string(r.Config) + `]`), Failed: netns < 0}
+		return wire.Response{Output: []byte(`["` + r.Env["CNI_COMMAND"] + `",` + string(r.Config) + `]`), Failed: netns < 0}, nil
 	})
 	ns, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -72,7 +72,7 @@ func TestConversation(t *testing.T) {
 }
 
 func TestSocketIsForTheOwnerOnly(t *testing.T) {
-	socket := serving(t, func(context.Context, wire.Request, int) wire.Response { return wire.Response{} })
+	socket := serving(t, func(context.Context, wire.Request, int) (wire.Response, func()) { return wire.Response{}, nil })
 	st, err := os.Stat(socket)
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
@@ -80,7 +80,7 @@ func TestSocketIsForTheOwnerOnly(t *testing.T) {
 }
 
 func TestListenRefusesWhatItMustNotReplace(t *testing.T) {
-	living := serving(t, func(context.Context, wire.Request, int) wire.Response { return wire.Response{} })
+	living := serving(t, func(context.Context, wire.Request, int) (wire.Response, func()) { return wire.Response{}, nil })
 	if _, err := listen(living); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("a living socket: %v", err)
 	}
@@ -142,9 +142,9 @@ func TestCallWithoutAgent(t *testing.T) {
 }
 
 func TestRequestOfAnotherProtocol(t *testing.T) {
-	socket := serving(t, func(context.Context, wire.Request, int) wire.Response {
+	socket := serving(t, func(context.Context, wire.Request, int) (wire.Response, func()) {
 		t.Error("a request that cannot be understood was answered")
-		return wire.Response{}
+		return wire.Response{}, nil
 	})
 	for _, text := range []string{`{"version":99}`, `nonsense`, ``} {
 		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -173,10 +173,10 @@ func TestStopWaitsForCalls(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {
-		s.serve(ctx, func(context.Context, wire.Request, int) wire.Response {
+		s.serve(ctx, func(context.Context, wire.Request, int) (wire.Response, func()) {
 			close(entered)
 			<-release
-			return wire.Response{Output: []byte(`"done"`)}
+			return wire.Response{Output: []byte(`"done"`)}, nil
 		})
 		close(stopped)
 	}()

@@ -134,7 +134,7 @@ func (n *Netns) Delete() {
 		return
 	}
 	n.gone = true
-	n.Handle.Close()
+	n.Close()
 	n.fd.Close()
 	_ = unix.Unmount(n.Path, unix.MNT_DETACH)
 	_ = os.Remove(n.Path)
