@@ -61,6 +61,8 @@ func (l *log[S]) refresh() error {
 // open replays the whole file.
 func (l *log[S]) open(found bool) error {
 	l.reset()
+	// What a killed compaction left; nobody else is at one while we have the lock.
+	_ = os.Remove(l.place.journal() + newSuffix)
 	if !found {
 		l.state, l.loaded = l.newState(), true
 		return nil
@@ -165,13 +167,15 @@ func (l *log[S]) absorbLine(n int, offset int64, line []byte) error {
 	}
 }
 
-// estimateLines guesses the number of lines from the first ones.
+// estimateLines guesses the number of lines from the first ones, and rather too
+// high: room that turns out too small is made, and filled, a second time.
 func estimateLines(data []byte) int {
 	sample := data[:min(len(data), 32<<10)]
 	if len(sample) == 0 {
 		return 0
 	}
-	return bytes.Count(sample, []byte{'\n'}) * len(data) / len(sample)
+	lines := bytes.Count(sample, []byte{'\n'}) * len(data) / len(sample)
+	return lines + lines/16
 }
 
 // append applies entries and writes them. On error neither the state nor the

@@ -77,8 +77,5 @@ func (w *writer) record(s *slot) {
 	w.number(s.created)
 	w.number(s.since)
 	w.number(s.suspect)
-	w.field(s.label)
-	w.field(string(s.kind()))
-	w.addrs(s.addrs)
-	w.field(s.detail)
+	w.field(s.text)
 }

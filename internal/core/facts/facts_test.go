@@ -5,6 +5,7 @@ package facts
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -200,6 +201,13 @@ func TestRejectionsChangeNothing(t *testing.T) {
 		{"time zero", `suspect 0 ` + a, new(*SyntaxError)},
 		{"time negative", `suspect -1 ` + a, new(*SyntaxError)},
 		{"time too large", `suspect 9223372036854775808 ` + a, new(*SyntaxError)},
+		{"time of 20 digits", `suspect 18446744073709551617 ` + a, new(*SyntaxError)},
+		{"time with sign", `suspect +9 ` + a, new(*SyntaxError)},
+		{"time in hexadecimal", `suspect 9a ` + a, new(*SyntaxError)},
+		{"time empty", `suspect  ` + a, new(*SyntaxError)},
+		{"time alone", `suspect 9`, new(*SyntaxError)},
+		{"kind alone", `intent 9 ` + a + ` veth`, new(*SyntaxError)},
+		{"kind longer", `intent 9 ` + a + ` vethx 10.0.0.9 {}`, new(*SyntaxError)},
 		{"key of two parts", `suspect 9 podnet/aaaa`, new(*SyntaxError)},
 		{"key of four parts", `suspect 9 podnet/aaaa/x/eth0`, new(*SyntaxError)},
 		{"key with empty part", `suspect 9 podnet//eth0`, new(*SyntaxError)},
@@ -213,7 +221,6 @@ func TestRejectionsChangeNothing(t *testing.T) {
 		{"address list ends in comma", `intent 9 ` + a + ` veth 10.0.0.9, {}`, new(*SyntaxError)},
 		{"detail missing", `intent 9 ` + a + ` veth 10.0.0.9`, new(*SyntaxError)},
 		{"complete with more", `complete 9 ` + a + ` {}`, new(*SyntaxError)},
-		{"newline", "config 9 {\n}", new(*SyntaxError)},
 		{"reserve a veth", `reserve 9 n/c/i veth 10.0.0.9 {}`, new(*SyntaxError)},
 		{"detail is no object", `reserve 9 n/c/i ipam 10.0.0.9 []`, new(*SyntaxError)},
 		{"detail of a record missing", `record C 1 1 0 n/c/i veth -`, new(*SyntaxError)},
@@ -371,6 +378,51 @@ func TestRecordsAreValues(t *testing.T) {
 	}
 	if n != 1 {
 		t.Fatalf("Each yielded %d records", n)
+	}
+}
+
+func TestTimesReachTheirLimit(t *testing.T) {
+	const most = math.MaxInt64
+	m, f := must(t), New()
+	apply(t, f, m(EncodeIntent(most-1, keyA, Veth, nil, Detail{})), m(EncodeComplete(most, keyA)), m(EncodeSuspect(1, keyA)))
+	if r, _ := replay(t, entriesOf(f)).Get(keyA); r.Created != most-1 || r.Since != most || r.Suspect != 1 {
+		t.Fatalf("got %+v", r)
+	}
+}
+
+func TestSiblings(t *testing.T) {
+	m, f := must(t), New()
+	in := func(network, container, ifname string) attach.Key {
+		return attach.Key{Network: network, ContainerID: container, Ifname: ifname}
+	}
+	own := in("a", "c", "eth0")
+	for i, k := range []attach.Key{
+		own, in("a", "c", "eth1"), in("b", "c", "eth0"), // the container
+		in("c", "d", "eth0"), in("a", "cc", "eth0"), in("a", "bc", "eth0"), in("c", "cd", "c"), in("a", "d", "c"), // others
+	} {
+		apply(t, f, m(EncodeIntent(int64(i+1), k, Veth, nil, Detail{})))
+	}
+	apply(t, f, m(EncodeReleased(9, in("a", "d", "c")))) // leaves an empty place
+	for _, tc := range []struct {
+		of   attach.Key
+		want []string
+	}{
+		{own, []string{"a/c/eth1", "b/c/eth0"}},
+		{in("new", "c", "eth0"), []string{"a/c/eth0", "a/c/eth1", "b/c/eth0"}}, // has no record yet
+		{in("a", "e", "eth0"), nil},
+		{in("a", "", "eth0"), nil},
+	} {
+		var got []string
+		f.Siblings(tc.of, func(r Record) bool { got = append(got, r.Key.String()); return true })
+		slices.Sort(got)
+		if d := cmp.Diff(tc.want, got); d != "" {
+			t.Errorf("of %s: %s", tc.of, d)
+		}
+	}
+	n := 0
+	f.Siblings(own, func(Record) bool { n++; return false })
+	if n != 1 {
+		t.Fatalf("yielded %d after it was told to stop", n)
 	}
 }
 

@@ -277,7 +277,7 @@ func FuzzApply(f *testing.F) {
 		`suspect 9 podnet/aaaa/eth0`, `cleared 9 podnet/aaaa/eth0`, `config 9 {}`,
 		`record C 1 2 3 n/c/i ipam 10.0.0.1 {}`, `record I 1 2 0 n/c/i veth - {}`,
 		`freed 9 veth - 10.0.0.7`, `freed 9 ipam net 10.0.0.7`,
-		`intent 9 podnet/aaaa/eth0 veth 10.0.0.2 {}`, `suspect 9 ///`, "config 9 {\n}",
+		`intent 9 podnet/aaaa/eth0 veth 10.0.0.2 {}`, `suspect 9 ///`, `suspect 9223372036854775807 podnet/aaaa/eth0`,
 	} {
 		f.Add(seed)
 	}

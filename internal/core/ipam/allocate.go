@@ -70,7 +70,7 @@ func (u *Usage) grantWanted(grant Grant, p Pool, r Request) error {
 		} else if other.IsValid() {
 			return &WantError{Addr: a, Other: other, Set: p.Sets[i]}
 		}
-		if owner, ok := u.used[a]; ok && owner != r.Owner {
+		if owner := u.used.owner(a); owner != "" && owner != r.Owner {
 			return &InUseError{Addr: a, Owner: owner}
 		}
 		if r.Avoid(a) {

@@ -25,7 +25,7 @@ type Stats struct {
 // as in Request. Its cost is proportional to the used addresses of the scope.
 func (u *Usage) Stats(s Set, now, cooldown int64) Stats {
 	st := Stats{Total: s.Size(), Cooling: u.cooling(s, now, cooldown)}
-	for a := range u.used {
+	for a := range u.used.all {
 		switch {
 		case u.inSet(s, a):
 			st.Used++

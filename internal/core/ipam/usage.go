@@ -4,7 +4,6 @@ package ipam
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -15,8 +14,8 @@ import (
 // Besides these facts it holds caches, which make a search start where the last
 // one ended; they never change an answer.
 type Usage struct {
-	used     map[netip.Addr]string // owner; never ""
-	released queue                 // disjoint from used
+	used     holdings
+	released queue // disjoint from used
 	memory   memory
 
 	views map[viewKey]*view
@@ -28,18 +27,14 @@ type Usage struct {
 
 // NewUsage returns a scope without used or released addresses.
 func NewUsage() *Usage {
-	return &Usage{used: make(map[netip.Addr]string), memory: defaultMemory}
+	return &Usage{memory: defaultMemory}
 }
 
 // Grow makes room for n used addresses. Called before a replay it halves the
-// time of it, since the map does not grow step by step.
+// time of it, since nothing grows step by step.
 func (u *Usage) Grow(n int) {
-	if n <= len(u.used) {
-		return
-	}
-	used := make(map[netip.Addr]string, n)
-	maps.Copy(used, u.used)
-	u.used = used
+	u.used.list = slices.Grow(u.used.list, max(0, n-u.used.len()))
+	u.used.index.Grow(n)
 }
 
 // Take records that owner uses a. It returns an *InUseError if somebody else
@@ -51,13 +46,13 @@ func (u *Usage) Take(a netip.Addr, owner string) error {
 	if !plain(a) {
 		return fmt.Errorf("take address %s for %s: want a plain IPv4 or IPv6 address without zone", a, owner)
 	}
-	if holder, ok := u.used[a]; ok {
-		if holder == owner {
-			return nil
-		}
+	switch holder := u.used.take(a, owner); holder {
+	case "":
+	case owner:
+		return nil
+	default:
 		return &InUseError{Addr: a, Owner: holder}
 	}
-	u.used[a] = owner
 	u.released.remove(a)
 	if u.owners != nil {
 		u.owners[owner] = append(u.owners[owner], a)
@@ -79,7 +74,7 @@ func (u *Usage) Free(a netip.Addr, at int64) {
 // address that was not used before. It does nothing if a is used now, or is no
 // address that Take could have recorded.
 func (u *Usage) Restore(a netip.Addr, at int64) {
-	if _, ok := u.used[a]; !ok && plain(a) {
+	if plain(a) && u.used.owner(a) == "" {
 		u.release(a, at)
 	}
 }
@@ -108,11 +103,11 @@ func (u *Usage) release(a netip.Addr, at int64) {
 
 // drop ends the use of a.
 func (u *Usage) drop(a netip.Addr) bool {
-	owner, ok := u.used[a]
-	if !ok {
+	owner := u.used.owner(a)
+	if owner == "" {
 		return false
 	}
-	delete(u.used, a)
+	u.used.remove(a)
 	if u.owners == nil {
 		return true
 	}
@@ -126,12 +121,7 @@ func (u *Usage) drop(a netip.Addr) bool {
 }
 
 // fresh reports whether a was never used.
-func (u *Usage) fresh(a netip.Addr) bool {
-	if _, ok := u.used[a]; ok {
-		return false
-	}
-	return !u.released.has(a)
-}
+func (u *Usage) fresh(a netip.Addr) bool { return u.used.owner(a) == "" && !u.released.has(a) }
 
 func (u *Usage) becameFresh(a netip.Addr) {
 	for _, v := range u.views {
@@ -141,8 +131,8 @@ func (u *Usage) becameFresh(a netip.Addr) {
 
 // Owner returns who uses a.
 func (u *Usage) Owner(a netip.Addr) (string, bool) {
-	owner, ok := u.used[a]
-	return owner, ok
+	owner := u.used.owner(a)
+	return owner, owner != ""
 }
 
 // Held returns the addresses that owner uses, ascending.
@@ -153,14 +143,14 @@ func (u *Usage) Held(owner string) []netip.Addr {
 		held = slices.Clone(u.owners[owner])
 	case !u.searched:
 		u.searched = true
-		for a, o := range u.used {
+		for a, o := range u.used.all {
 			if o == owner {
 				held = append(held, a)
 			}
 		}
 	default:
-		u.owners = make(map[string][]netip.Addr, len(u.used))
-		for a, o := range u.used {
+		u.owners = make(map[string][]netip.Addr, u.used.len())
+		for a, o := range u.used.all {
 			u.owners[o] = append(u.owners[o], a)
 		}
 		held = slices.Clone(u.owners[owner])
@@ -170,13 +160,22 @@ func (u *Usage) Held(owner string) []netip.Addr {
 }
 
 // Len returns how many addresses are used.
-func (u *Usage) Len() int { return len(u.used) }
+func (u *Usage) Len() int { return u.used.len() }
 
 // Used yields the used addresses and their owners, ascending. Its shape is that
 // of iter.Seq2: for a, owner := range u.Used. The loop must not change u.
 func (u *Usage) Used(yield func(a netip.Addr, owner string) bool) {
-	for _, a := range slices.SortedFunc(maps.Keys(u.used), netip.Addr.Compare) {
-		if !yield(a, u.used[a]) {
+	type use struct {
+		addr  netip.Addr
+		owner string
+	}
+	uses := make([]use, 0, u.used.len())
+	for a, owner := range u.used.all {
+		uses = append(uses, use{a, owner})
+	}
+	slices.SortFunc(uses, func(a, b use) int { return a.addr.Compare(b.addr) })
+	for _, use := range uses {
+		if !yield(use.addr, use.owner) {
 			return
 		}
 	}
