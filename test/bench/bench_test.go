@@ -19,7 +19,7 @@ func TestOrder(t *testing.T) {
 	const n = 5
 	places := map[[2]int]bool{}
 	before := map[int]map[int]bool{}
-	for round := range 2 * n {
+	for round := range 20 * n {
 		got := order(n, round)
 		sorted := slices.Sorted(slices.Values(got))
 		if !slices.Equal(sorted, []int{0, 1, 2, 3, 4}) {

@@ -18,8 +18,8 @@
 // has one pod that stays, as on a node that is in use.
 //
 // All contenders take turns within one run: in each round every one does one
-// ADD and one DEL, in an order that rotates and is reversed every other round,
-// so drift of the machine hits all alike. What is compared has the same
+// ADD and one DEL, each after a short rest and in an order that is shuffled
+// anew, so drift of the machine hits all alike. What is compared has the same
 // families, routes and masquerade setting, and its state on the same tmpfs.
 //
 // A ratio is a ratio of medians over rounds; its spread is the 95 % interval

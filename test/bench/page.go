@@ -57,8 +57,9 @@ func (r results) writeMethod(w io.Writer) {
 Every call goes through libcni to the real binaries, as a container runtime
 makes it, inside a network namespace that plays the host; sandboxes are made
 beforehand, and every network has one pod that stays. All contenders take turns
-in one run: in each of %d rounds every one does one ADD and one DEL, in rotating
-order. A turn ends when nothing is left to be done in the background. Ratios are
+in one run: in each of %d rounds every one does one ADD and one DEL, in an order
+that is shuffled anew, each after a rest of 20 ms. A turn ends when nothing is left to
+be done in the background. Ratios are
 of medians; the interval is the 95 %% one of a bootstrap over rounds.
 
 Compared with each other are only configurations of the same families, routes

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"time"
 )
 
@@ -54,18 +53,15 @@ func interleave(ctx context.Context, contenders []contender, sandboxes []*sandbo
 	return r, nil
 }
 
-// order rotates the contenders by one place per round and reverses every other
-// round, so that none always has the same one before it.
+// order shuffles the contenders, the same way in every run of the program, so
+// that none always has the same ones before it.
 func order(n, round int) []int {
-	indices := make([]int, n)
-	for i := range indices {
-		indices[i] = (i + round) % n
-	}
-	if round%2 == 1 {
-		slices.Reverse(indices)
-	}
-	return indices
+	return rand.New(rand.NewPCG(uint64(n), uint64(round))).Perm(n)
 }
+
+// rest lets the machine come to itself before each timed call: what the kernel
+// still does for the previous one (RCU callbacks, work queues) must hit nobody.
+const rest = 20 * time.Millisecond
 
 // turn is one ADD and one DEL of one contender, each seen to have happened.
 // It ends when nothing of it is left to be done by anybody.
@@ -78,12 +74,14 @@ func turn(ctx context.Context, c contender, s *sandbox) (add, del sample, err er
 	if err != nil {
 		return add, del, err
 	}
+	time.Sleep(rest)
 	if add, err = c.Attach(ctx, s, container); err != nil {
 		return add, del, err
 	}
 	if ok, err := s.attached(); err != nil || !ok {
 		return add, del, fmt.Errorf("%s: ADD succeeded, but the sandbox has no %s: %w", c.Name(), ifname, err)
 	}
+	time.Sleep(rest)
 	start := time.Now()
 	if del, err = c.Detach(ctx, s, container); err != nil {
 		return add, del, err
