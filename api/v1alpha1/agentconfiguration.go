@@ -129,9 +129,13 @@ func (c *AgentConfiguration) setDefaults() {
 	if c.StateDir == "" {
 		c.StateDir = DefaultStateDir
 	}
+	// The directory's name is part of the mark on every interface, so there
+	// must be one way to write it.
+	c.StateDir = filepath.Clean(c.StateDir)
 	if c.Socket == "" {
 		c.Socket = filepath.Join(c.StateDir, DefaultSocketName)
 	}
+	c.Socket = filepath.Clean(c.Socket)
 	n := &c.Network
 	if n.Masquerade == nil {
 		yes := true
@@ -194,11 +198,10 @@ func (c *AgentConfiguration) validate() error {
 	if len(c.Socket) > 107 {
 		reject("socket", "%q has %d bytes, a unix socket's path at most 107", c.Socket, len(c.Socket))
 	}
-	if _, err := c.Network.Pool(); err != nil {
+	if pool, err := c.Network.Pool(); err != nil {
 		reject("network.ranges", "%s", err)
-	}
-	if mtu := c.Network.MTU; mtu != 0 && (mtu < attach.MinMTU || mtu > attach.MaxMTU) {
-		reject("network.mtu", "is %d, want 0 (the uplink's) or %d to %d", mtu, attach.MinMTU, attach.MaxMTU)
+	} else if err := c.Network.rehearse(pool); err != nil {
+		reject("network", "no pod could be attached: %s", err)
 	}
 	if d := time.Duration(*c.Network.Cooldown); d < 0 || d > 24*time.Hour {
 		reject("network.cooldown", "is %s, want 0s to 24h", d)
@@ -213,6 +216,26 @@ func (c *AgentConfiguration) validate() error {
 		reject("log.format", "is %q, want text or json", c.Log.Format)
 	}
 	return errors.Join(errs...)
+}
+
+// rehearse plans an attachment with the first address of each set: what would
+// fail every ADD shall fail the start of the agent.
+func (n NetworkConfiguration) rehearse(pool ipam.Pool) error {
+	for i, r := range n.Routes {
+		if err := r.Validate(); err != nil {
+			return fmt.Errorf("routes[%d]: %w", i, err)
+		}
+	}
+	spec := attach.Spec{Key: attach.Key{Network: "any", ContainerID: "any", Ifname: "eth0"}, MTU: n.MTU, Routes: n.Routes}
+	if spec.MTU == 0 {
+		spec.MTU = attach.MinMTU6
+	}
+	for _, set := range pool.Sets {
+		r := set[0]
+		spec.Addresses = append(spec.Addresses, attach.Address{Addr: r.First, Subnet: r.Subnet, Gateway: r.Gateway})
+	}
+	_, err := attach.NewPlan(spec)
+	return err
 }
 
 // Pool returns the ranges as the allocator wants them.

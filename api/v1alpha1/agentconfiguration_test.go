@@ -30,6 +30,13 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestPathsHaveOneSpelling(t *testing.T) {
+	c, err := ParseAgentConfiguration([]byte(strings.Replace(minimal, "network:", "stateDir: /run//weft/\nnetwork:", 1)))
+	if err != nil || c.StateDir != "/run/weft" || c.Socket != "/run/weft/agent.sock" {
+		t.Errorf("state directory %q, socket %q, %v", c.StateDir, c.Socket, err)
+	}
+}
+
 func TestEverythingCanBeSet(t *testing.T) {
 	c, err := ParseAgentConfiguration([]byte(`
 apiVersion: weft.dev/v1alpha1
@@ -78,7 +85,16 @@ func TestRefused(t *testing.T) {
 		"relative path":       {"network:", "stateDir: run\nnetwork:", "stateDir"},
 		"white space in path": {"network:", "socket: /a b\nnetwork:", "socket"},
 		"long socket":         {"network:", "socket: /" + strings.Repeat("x", 107) + "\nnetwork:", "at most 107"},
-		"mtu":                 {"network:", "network:\n  mtu: 20", "network.mtu"},
+		"mtu":                 {"network:", "network:\n  mtu: 20", "mtu 20: want 1280"},
+		"mtu with IPv6":       {"network:", "network:\n  mtu: 1000", "mtu 1000: want 1280"},
+		"route without dst":   {"network:", "network:\n  routes: [{gw: 10.42.0.1}]", "routes[0]: dst is missing"},
+		"gateway off link":    {"network:", "network:\n  routes: [{dst: 10.0.0.0/8, gw: 1.2.3.4}]", "1.2.3.4 is not on the link"},
+		"host bits in dst":    {"network:", "network:\n  routes: [{dst: 10.0.0.1/8}]", "want 10.0.0.0/8"},
+		"route mtu":           {"network:", "network:\n  routes: [{dst: 10.0.0.0/8, mtu: -4}]", "mtu -4"},
+		"route table":         {"network:", "network:\n  routes: [{dst: 10.0.0.0/8, table: -1}]", "table -1"},
+		"route scope":         {"network:", "network:\n  routes: [{dst: 10.0.0.0/8, scope: 999}]", "scope 999"},
+		"route priority":      {"network:", "network:\n  routes: [{dst: 10.0.0.0/8, priority: -1}]", "priority -1"},
+		"route advmss":        {"network:", "network:\n  routes: [{dst: 10.0.0.0/8, advmss: -1}]", "advmss -1"},
 		"cooldown":            {"network:", "network:\n  cooldown: soon", `"soon"`},
 		"cooldown number":     {"network:", "network:\n  cooldown: 5", "duration 5"},
 		"long cooldown":       {"network:", "network:\n  cooldown: 48h", "network.cooldown"},

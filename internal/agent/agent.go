@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,7 @@ type Agent struct {
 	kernel  *kernel.Handle
 	engine  *engine.Engine
 	network engine.Network
+	stop    context.CancelCauseFunc
 }
 
 // Run serves until ctx ends, then stops in order: no new calls, the calls in
@@ -40,7 +43,9 @@ func Run(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) e
 		return err
 	}
 	defer a.close()
-	if err := a.recover(ctx); err != nil {
+	ctx, a.stop = context.WithCancelCause(ctx)
+	defer a.stop(nil)
+	if err := a.recovered(ctx); err != nil {
 		return err
 	}
 	server, err := listen(c.Socket)
@@ -56,7 +61,21 @@ func Run(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) e
 	a.engine.Reaper.Close()
 	background.Wait()
 	log.Info("agent stopped", "note", "pods keep their network")
+	var lost *journal.LostError
+	if errors.As(context.Cause(ctx), &lost) {
+		return lost
+	}
 	return nil
+}
+
+// check ends the agent if its state directory is gone: it could record nothing
+// any more, and another agent could start beside it. Whoever restarts it has
+// it take back every interface that exists.
+func (a *Agent) check(err error) {
+	var lost *journal.LostError
+	if errors.As(err, &lost) {
+		a.stop(lost)
+	}
 }
 
 func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) (*Agent, error) {
@@ -107,28 +126,52 @@ func nodeOf(n engine.Network) kernel.Node {
 	return engine.Node("", n.Masquerade, n.Pool.Subnets(), addrs)
 }
 
-// recover makes facts and kernel agree before the first call is taken.
-func (a *Agent) recover(ctx context.Context) error {
-	if err := a.recordNetwork(ctx); err != nil {
+// recovered makes facts and kernel agree before the first call is taken.
+func (a *Agent) recovered(ctx context.Context) error {
+	for _, torn := range a.store.Recovered() {
+		a.log.Warn("journal had an unfinished line", "cut", torn.String())
+	}
+	if err := a.changeNetwork(ctx); err != nil {
 		return err
 	}
-	if err := a.engine.Kernel.EnsureNode(*a.engine.Node); err != nil {
+	if err := a.kernel.RestoreNode(*a.engine.Node); err != nil {
 		return fmt.Errorf("prepare the node: %w", err)
 	}
 	a.sweep(ctx)
 	return nil
 }
 
-// recordNetwork writes the effective network to the journal where it changed,
-// so that the shim can serve calls without the agent.
-func (a *Agent) recordNetwork(ctx context.Context) error {
+// superseded returns what the node had and shall not have any more. A table that
+// it shall have is replaced in one transaction later, without a gap.
+func superseded(had, wants kernel.Node) kernel.Node {
+	if had.Table == wants.Table {
+		had.Table = ""
+	}
+	had.Gateways = slices.DeleteFunc(had.Gateways, func(gw netip.Addr) bool { return slices.Contains(wants.Gateways, gw) })
+	return had
+}
+
+// changeNetwork writes the effective network to the journal where it changed,
+// so that the shim can serve calls without the agent, and removes from the node
+// what only the previous one wanted.
+func (a *Agent) changeNetwork(ctx context.Context) error {
 	raw, err := json.Marshal(a.network)
 	if err != nil {
 		return err
 	}
 	return a.store.Update(ctx, func(f *facts.Facts) ([]string, error) {
+		previous, err := engine.RecordedNetwork(f)
+		if err != nil {
+			a.log.Warn("previous network unreadable; what it wanted of the node stays", "error", err)
+		}
 		if f.Config() == string(raw) {
 			return nil, nil
+		}
+		if f.Config() != "" && err == nil {
+			if err := a.kernel.RemoveNode(superseded(nodeOf(previous), *a.engine.Node)); err != nil {
+				return nil, fmt.Errorf("remove the previous network from the node: %w", err)
+			}
+			a.log.Info("network changed", "from", previous.Pool.Subnets(), "to", a.network.Pool.Subnets())
 		}
 		entry, err := facts.EncodeConfig(time.Now().UnixNano(), string(raw))
 		return []string{entry}, err
@@ -153,12 +196,18 @@ func (a *Agent) maintain(ctx context.Context) {
 // restoreNode brings back what somebody else removed, such as `nft flush
 // ruleset`.
 func (a *Agent) restoreNode() {
-	differences, err := a.kernel.CompareNode(*a.engine.Node)
-	if err == nil && len(differences) == 0 {
+	node := *a.engine.Node
+	before, err := a.kernel.CompareNode(node)
+	if err == nil && len(before) == 0 {
 		return
 	}
-	err = errors.Join(err, a.kernel.EnsureNode(*a.engine.Node))
-	a.log.Warn("node restored", "differences", differences, "error", err)
+	err = errors.Join(err, a.kernel.RestoreNode(node))
+	after, cerr := a.kernel.CompareNode(node)
+	if err = errors.Join(err, cerr); err != nil || len(after) > 0 {
+		a.log.Warn("node not as it should be, will retry", "differences", after, "error", err)
+		return
+	}
+	a.log.Info("node restored", "differences", before)
 }
 
 func (a *Agent) sweep(ctx context.Context) {
@@ -169,5 +218,9 @@ func (a *Agent) sweep(ctx context.Context) {
 	}
 	if err != nil {
 		a.log.Warn("garbage collection incomplete, will retry", "error", err)
+		a.check(err)
+	}
+	if err := a.store.CompactionErr(); err != nil {
+		a.log.Warn("journal not compacted, will retry", "error", err)
 	}
 }

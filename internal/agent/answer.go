@@ -27,6 +27,7 @@ func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wir
 			cerr = cni.Errorf(cni.CodeInternal, "internal error in the agent: %v; please report it", p)
 		}
 		if cerr != nil {
+			a.check(cerr)
 			resp = wire.Response{Output: cerr.Encode(cni.VersionOf(call.Stdin)), Failed: true}
 		}
 		took := time.Since(start)

@@ -98,7 +98,7 @@ func converse(conn *net.UnixConn, answer answerFunc) {
 		respond(conn, failure(r, err))
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.DeadlineMillis)*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), budget(time.Duration(r.DeadlineMillis)*time.Millisecond))
 	defer cancel()
 	resp, after := answer(ctx, r, netns)
 	respond(conn, resp)
@@ -106,6 +106,10 @@ func converse(conn *net.UnixConn, answer answerFunc) {
 		after()
 	}
 }
+
+// budget is what the agent allows itself of the time that the shim waits: it
+// must have undone and answered before the shim gives up.
+func budget(shim time.Duration) time.Duration { return shim - min(shim/10, time.Second) }
 
 // readTimeout bounds how long a request may take to arrive: the shim writes it
 // at once.

@@ -71,7 +71,7 @@ collection has done.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case fix:
-				report, err := repair.Journal(cmd.Context(), s.dir)
+				report, err := repair.Journal(cmd.Context(), s.node().StateDir)
 				for _, line := range report {
 					fmt.Fprintln(cmd.OutOrStdout(), line)
 				}

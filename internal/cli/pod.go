@@ -53,7 +53,7 @@ func newPodShow(s *stateFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			details, err := inspect.Details(f, s.dir, args[0], time.Now())
+			details, err := inspect.Details(f, s.node().StateDir, args[0], time.Now())
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,8 @@
 package cli
 
 import (
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
 	"weft.dev/weft/api/v1alpha1"
@@ -39,7 +41,7 @@ func (s *stateFlags) add(cmd *cobra.Command) {
 }
 
 func (s *stateFlags) node() inspect.Node {
-	return inspect.Node{StateDir: s.dir, Socket: s.socket}
+	return inspect.Node{StateDir: filepath.Clean(s.dir), Socket: s.socket}
 }
 
 // print writes rows to the command's output in the chosen format.

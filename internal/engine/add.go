@@ -121,6 +121,22 @@ func (e *Engine) reserve(ctx context.Context, r AddRequest, earlier []netip.Addr
 	if r.Delegate != nil {
 		return e.reserveDelegated(ctx, r)
 	}
+	a, err := e.reserveOwn(ctx, r, earlier)
+	if scarce(err) && e.Reaper != nil && e.Reaper.drain(ctx) {
+		// An address whose DEL has been answered was still on its way.
+		return e.reserveOwn(ctx, r, earlier)
+	}
+	return a, err
+}
+
+// scarce reports whether the address that is wanted, or any, is held.
+func scarce(err error) bool {
+	var used *ipam.InUseError
+	var exhausted *ipam.ExhaustedError
+	return errors.As(err, &used) || errors.As(err, &exhausted)
+}
+
+func (e *Engine) reserveOwn(ctx context.Context, r AddRequest, earlier []netip.Addr) (Attachment, error) {
 	var a Attachment
 	err := e.Store.Update(ctx, func(f *facts.Facts) ([]string, error) {
 		granted, err := e.allocate(f.Usage(facts.Veth, r.Key.Network), r.Key, r.Network, r.Want, earlier)
@@ -157,9 +173,6 @@ func granted(grant ipam.Grant, routes []attach.Route) Granted {
 	g := Granted{Routes: routes}
 	for _, al := range grant {
 		g.Addresses = append(g.Addresses, attach.Address{Addr: al.Addr, Subnet: al.Range.Subnet, Gateway: al.Range.Gateway})
-		if al.Early {
-			g.Early = append(g.Early, al.Addr)
-		}
 	}
 	return g
 }

@@ -44,40 +44,53 @@ func (f Finding) String() string {
 	return s
 }
 
-// evidence is what the witnesses say of one record.
-type evidence struct {
-	namespace bool // the recorded path leads to the recorded namespace
-	link      bool // the host end exists
+// Evidence is what the witnesses say of one record.
+type Evidence struct {
+	Namespace bool // the recorded path leads to the recorded namespace
+	Link      bool // the host end exists
 }
 
-func (ev evidence) String() string {
+func (ev Evidence) String() string {
 	word := func(present bool) string {
 		if present {
 			return "present"
 		}
 		return "gone"
 	}
-	return "namespace " + word(ev.namespace) + ", interface " + word(ev.link)
+	return "namespace " + word(ev.Namespace) + ", interface " + word(ev.Link)
 }
 
-// dead reports whether nothing can be using the record's addresses any more.
-func (ev evidence) dead() bool { return !ev.namespace && !ev.link }
+// Dead reports whether nothing can be using the record's addresses any more.
+func (ev Evidence) Dead() bool { return !ev.Namespace && !ev.Link }
 
-// witness gathers the evidence. While the namespace is there, nothing can be
-// dead, and the interface is asked for only if the caller wants both.
-func (e *Engine) witness(rec facts.Record, both bool) (evidence, error) {
+// lives reports whether the sandbox demonstrably lives with what the record
+// says: a host end exists only as long as the namespace of the other end does,
+// wherever that is mounted.
+func (ev Evidence) lives(kind facts.Kind) bool {
+	return ev.Link || (kind == facts.IPAM && ev.Namespace)
+}
+
+// Links is what a witness needs of the kernel.
+type Links interface {
+	LinkExists(name string) (bool, error)
+}
+
+// Witness gathers the evidence for a record. While the namespace is there,
+// nothing can be dead, and the interface is asked for only if the caller wants
+// both.
+func Witness(rec facts.Record, links Links, both bool) (Evidence, error) {
 	d, err := rec.Detail()
 	if err != nil {
-		return evidence{}, err
+		return Evidence{}, err
 	}
 	id, err := kernel.StatNetns(d.Netns)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return evidence{}, err
+		return Evidence{}, err
 	}
-	ev := evidence{namespace: err == nil && d.Netns != "" && facts.NetnsID(id) == d.NetnsID}
-	if rec.Kind == facts.Veth && (both || !ev.namespace) {
-		if ev.link, err = e.Kernel.LinkExists(rec.Key.HostIfname()); err != nil {
-			return evidence{}, err
+	ev := Evidence{Namespace: err == nil && d.Netns != "" && facts.NetnsID(id) == d.NetnsID}
+	if rec.Kind == facts.Veth && (both || !ev.Namespace) {
+		if ev.Link, err = links.LinkExists(rec.Key.HostIfname()); err != nil {
+			return Evidence{}, err
 		}
 	}
 	return ev, nil
@@ -100,13 +113,13 @@ func (e *Engine) Collect(ctx context.Context, network string, kind facts.Kind, l
 		if rec.Key.Network != network || rec.Kind != kind || (listed != nil && listed(rec.Key)) {
 			continue
 		}
-		ev, err := e.witness(rec, true)
+		ev, err := Witness(rec, e.Kernel, true)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		unlisted := listed != nil && !ev.contradicts(rec)
-		if rec.Phase == facts.Complete && !unlisted && !ev.dead() {
+		unlisted := listed != nil && !ev.lives(rec.Kind)
+		if rec.Phase == facts.Complete && !unlisted && !ev.Dead() {
 			continue
 		}
 		f := e.release(ctx, rec, ev)
@@ -115,12 +128,6 @@ func (e *Engine) Collect(ctx context.Context, network string, kind facts.Kind, l
 	}
 	e.write(findings)
 	return findings, errors.Join(errs...)
-}
-
-// contradicts reports whether the sandbox demonstrably lives with our
-// interface in it, so that a runtime which does not list it must be wrong.
-func (ev evidence) contradicts(rec facts.Record) bool {
-	return ev.namespace && (ev.link || rec.Kind == facts.IPAM)
 }
 
 func (e *Engine) records(ctx context.Context) (records []facts.Record, err error) {
@@ -138,7 +145,7 @@ const tryLock = 20 * time.Millisecond
 
 // release ends a record that is dead or half-finished, unless somebody is at
 // work on its key or it has changed meanwhile.
-func (e *Engine) release(ctx context.Context, rec facts.Record, ev evidence) Finding {
+func (e *Engine) release(ctx context.Context, rec facts.Record, ev Evidence) Finding {
 	f := Finding{Key: rec.Key, Addresses: texts(rec.Addresses), Observed: ev.String(), Action: "released"}
 	if rec.Phase != facts.Complete {
 		f.Observed, f.Action = "phase "+rec.Phase.String()+" without a process at work", "undone"
@@ -154,6 +161,9 @@ func (e *Engine) alone(ctx context.Context, rec facts.Record, f Finding, act fun
 	unlock, err := e.Store.LockKey(lockCtx, rec.Key.String())
 	if err != nil {
 		f.Observed, f.Action = "in use by a call in flight", "kept"
+		if !errors.Is(err, context.DeadlineExceeded) {
+			f.Err = err
+		}
 		return f
 	}
 	defer unlock()
@@ -176,9 +186,9 @@ func (e *Engine) alone(ctx context.Context, rec facts.Record, f Finding, act fun
 // twice.)
 func (e *Engine) undoHalf(ctx context.Context, rec facts.Record) (Finding, error) {
 	if rec.Phase != facts.Intent || len(rec.Addresses) == 0 {
-		return e.release(ctx, rec, evidence{}), nil
+		return e.release(ctx, rec, Evidence{}), nil
 	}
-	ev, err := e.witness(rec, true)
+	ev, err := Witness(rec, e.Kernel, true)
 	if err != nil {
 		return Finding{}, err
 	}
@@ -186,9 +196,9 @@ func (e *Engine) undoHalf(ctx context.Context, rec facts.Record) (Finding, error
 	switch {
 	case err != nil:
 		return Finding{}, err
-	case !ev.namespace || d.Delegate != nil:
+	case !ev.Namespace || d.Delegate != nil:
 		return e.release(ctx, rec, ev), nil
-	case !ev.link:
+	case !ev.Link:
 		return Finding{}, nil
 	}
 	f := Finding{Key: rec.Key, Addresses: texts(rec.Addresses), Observed: "phase intent without a process at work, " + ev.String(), Action: "undone, but for the address"}
@@ -229,15 +239,15 @@ func (e *Engine) sweepOne(ctx context.Context, rec facts.Record) (Finding, error
 	if rec.Phase != facts.Complete {
 		return e.undoHalf(ctx, rec)
 	}
-	ev, err := e.witness(rec, false)
+	ev, err := Witness(rec, e.Kernel, false)
 	if err != nil {
 		return Finding{}, err
 	}
 	now := e.now()
 	switch {
-	case !ev.dead() && rec.Suspect == 0:
+	case !ev.Dead() && rec.Suspect == 0:
 		return Finding{}, nil
-	case !ev.dead():
+	case !ev.Dead():
 		entry, err := facts.EncodeCleared(now, rec.Key)
 		return Finding{Key: rec.Key, Addresses: texts(rec.Addresses), Observed: ev.String(), Action: "cleared", Err: e.note(ctx, rec, entry, err)}, nil
 	case rec.Suspect == 0:
@@ -291,11 +301,18 @@ func (e *Engine) adoptOne(ctx context.Context, k attach.Key, pod attach.Pod, o k
 	lockCtx, cancel := context.WithTimeout(ctx, tryLock)
 	defer cancel()
 	unlock, err := e.Store.LockKey(lockCtx, k.String())
-	if err != nil {
+	if errors.Is(err, context.DeadlineExceeded) {
 		return Finding{}, nil // somebody is at work on it
+	}
+	if err != nil {
+		return Finding{}, err
 	}
 	defer unlock()
 	if _, found, err := e.lookup(ctx, k); err != nil || found {
+		return Finding{}, err
+	}
+	// A DEL may have ended between the dump and the lock.
+	if exists, err := e.Kernel.LinkExists(o.HostIfname); err != nil || !exists {
 		return Finding{}, err
 	}
 	f := Finding{Key: k, Addresses: texts(o.Addresses), Observed: "interface " + o.HostIfname + " without a record", Action: "adopted"}

@@ -430,3 +430,80 @@ func TestReaperFallsBackToOneByOne(t *testing.T) {
 		t.Errorf("failed %v, used %v", failed, b.used())
 	}
 }
+
+// ownedThen lets something happen between the dump of the interfaces and the
+// lock of the first key.
+type ownedThen struct {
+	*fakeKernel
+	then func()
+}
+
+func (k ownedThen) Owned() ([]kernel.Owned, error) {
+	owned, err := k.fakeKernel.Owned()
+	k.then()
+	return owned, err
+}
+
+func TestAdoptIgnoresWhatEndedMeanwhile(t *testing.T) {
+	b := newBench(t)
+	b.attached("c1")
+	b.Kernel = ownedThen{b.kernel, func() {
+		if err := b.Del(ctx, key("c1"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	if findings, err := b.Adopt(ctx); err != nil || len(findings) != 0 {
+		t.Errorf("adopted %v, %v", findings, err)
+	}
+	b.clean()
+}
+
+// An address whose DEL has been answered is worth waiting for: a StatefulSet's
+// pod comes back with the one that it had.
+func TestAddWaitsForAnAddressOnItsWay(t *testing.T) {
+	b := newBench(t)
+	b.Node = &kernel.Node{}
+	if _, err := b.Add(ctx, b.request("c1")); err != nil {
+		t.Fatal(err)
+	}
+	used := b.used()
+	b.Reaper = NewReaper(func(k attach.Key, err error) { t.Errorf("%s: %v", k, err) })
+	if err := b.Del(ctx, key("c1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	r := b.request("c2")
+	r.Want = used
+	added := make(chan error)
+	go func() {
+		_, err := b.Add(ctx, r)
+		added <- err
+	}()
+	go b.Reaper.Run(b.Engine)
+	if err := <-added; err != nil {
+		t.Errorf("DEL was answered, yet: %v", err)
+	}
+	b.Reaper.Close()
+	if b.Reaper.drain(ctx) {
+		t.Error("an empty Reaper had something to wait for")
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	b := newBench(t)
+	path := b.attached("c1")
+	rec, _ := b.record("c1")
+	for _, c := range []struct {
+		name string
+		do   func()
+		want Evidence
+	}{
+		{"alive", func() {}, Evidence{Namespace: true, Link: true}},
+		{"unmounted, but in use", func() { _ = os.Remove(path) }, Evidence{Link: true}},
+		{"dead", func() { delete(b.kernel.links, key("c1").HostIfname()) }, Evidence{}},
+	} {
+		c.do()
+		if ev, err := Witness(rec, b.kernel, true); err != nil || ev != c.want || ev.Dead() != (c.want == Evidence{}) {
+			t.Errorf("%s: %v, %v", c.name, ev, err)
+		}
+	}
+}

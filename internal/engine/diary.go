@@ -18,6 +18,7 @@ import (
 const (
 	diaryName = "collected"
 	diaryMost = 256 << 10 // bytes; then one older file is kept beside
+	oldSuffix = ".old"
 )
 
 // Entry is one line of the diary.
@@ -47,7 +48,7 @@ func (e *Engine) write(findings []Finding) {
 	}
 	path := filepath.Join(e.Instance, diaryName)
 	if st, err := os.Stat(path); err == nil && st.Size() > diaryMost {
-		_ = os.Rename(path, path+".old")
+		_ = os.Rename(path, path+oldSuffix)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -60,18 +61,20 @@ func (e *Engine) write(findings []Finding) {
 // Diary returns what garbage collection did in a state directory, oldest
 // first. A line that cannot be read is left out.
 func Diary(stateDir string) ([]Entry, error) {
-	raw, err := os.ReadFile(filepath.Join(stateDir, diaryName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	var entries []Entry
-	for line := range strings.Lines(string(raw)) {
-		var entry Entry
-		if json.Unmarshal([]byte(line), &entry) == nil {
-			entries = append(entries, entry)
+	for _, name := range []string{diaryName + oldSuffix, diaryName} {
+		raw, err := os.ReadFile(filepath.Join(stateDir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return entries, err
+		}
+		for line := range strings.Lines(string(raw)) {
+			var entry Entry
+			if json.Unmarshal([]byte(line), &entry) == nil {
+				entries = append(entries, entry)
+			}
 		}
 	}
-	return entries, err
+	return entries, nil
 }
 
 func texts(addrs []netip.Addr) []string {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -88,13 +89,22 @@ func (n Network) For(name string, mtu int) Network {
 	return n
 }
 
+// RecordedNetwork returns the network that an agent recorded last; the zero
+// Network where none did.
+func RecordedNetwork(f *facts.Facts) (n Network, err error) {
+	if f.Config() == "" {
+		return n, nil
+	}
+	if err := json.Unmarshal([]byte(f.Config()), &n); err != nil {
+		return n, fmt.Errorf("decode the network that the agent recorded: %w", err)
+	}
+	return n, nil
+}
+
 // Granted is what IPAM gave for one attachment.
 type Granted struct {
 	Addresses []attach.Address
 	Routes    []attach.Route
-	// Early lists addresses that were reused before their cool-down ended,
-	// because nothing else was free.
-	Early []netip.Addr
 }
 
 // ErrNotRecorded is returned for an attachment that the journal does not know.

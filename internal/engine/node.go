@@ -42,19 +42,19 @@ func Node(network string, masquerade bool, subnets []netip.Prefix, addrs []attac
 // ensureNode makes the node ready for an attachment, in a process that has no
 // agent to keep it so.
 func (e *Engine) ensureNode(ctx context.Context, r AddRequest, spec attach.Spec) error {
-	subnets := r.Network.Pool.Subnets()
-	if r.Delegate != nil {
-		// The delegate does not tell its subnets in advance: those of all
-		// attachments that live are what is masqueraded.
-		err := e.Store.View(ctx, func(f *facts.Facts) (err error) {
-			subnets, err = grantedSubnets(f, r.Key.Network)
-			return err
-		})
+	if r.Delegate == nil {
+		return e.Kernel.EnsureNode(Node(r.Key.Network, r.Network.Masquerade, r.Network.Pool.Subnets(), spec.Addresses))
+	}
+	// The delegate does not tell its subnets in advance: those of all
+	// attachments that live are what is masqueraded. Inside the transaction,
+	// or of two ADDs the one that knows fewer might write last.
+	return e.Store.View(ctx, func(f *facts.Facts) error {
+		subnets, err := grantedSubnets(f, r.Key.Network)
 		if err != nil {
 			return err
 		}
-	}
-	return e.Kernel.EnsureNode(Node(r.Key.Network, r.Network.Masquerade, subnets, spec.Addresses))
+		return e.Kernel.EnsureNode(Node(r.Key.Network, r.Network.Masquerade, subnets, spec.Addresses))
+	})
 }
 
 // grantedSubnets returns the distinct subnets of a network's attachments, in
@@ -118,6 +118,7 @@ func lastNodeOf(f *facts.Facts, rec facts.Record) (node kernel.Node, last bool, 
 	if err != nil {
 		return node, false, err
 	}
+	d.Masquerade = true // others of the network may have had it, and this one not
 	if node, err = nodeOf(f, rec, d); err != nil {
 		return node, false, err
 	}

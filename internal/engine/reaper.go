@@ -23,6 +23,8 @@ type Reaper struct {
 
 	mu     sync.Mutex
 	queue  []doomed
+	next   chan struct{} // closed when what is queued now has been removed; nil: nothing is
+	under  chan struct{} // the same for the batch under way
 	closed bool
 	wake   chan struct{}
 	done   chan struct{}
@@ -47,10 +49,30 @@ func (r *Reaper) enqueue(d doomed) {
 		return
 	}
 	r.queue = append(r.queue, d)
+	if r.next == nil {
+		r.next = make(chan struct{})
+	}
 	r.mu.Unlock()
+	r.signal()
+}
+
+// drain waits until what has been handed over so far is removed and its
+// addresses are free. It reports false where there was nothing, or ctx ended.
+func (r *Reaper) drain(ctx context.Context) bool {
+	r.mu.Lock()
+	last := r.next
+	if last == nil {
+		last = r.under
+	}
+	r.mu.Unlock()
+	if last == nil {
+		return false
+	}
 	select {
-	case r.wake <- struct{}{}:
-	default:
+	case <-last:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -59,12 +81,10 @@ func (r *Reaper) Run(e *Engine) {
 	defer close(r.done)
 	for {
 		<-r.wake
-		r.mu.Lock()
-		batch, closed := r.queue, r.closed
-		r.queue = nil
-		r.mu.Unlock()
+		batch, closed := r.begin()
 		if len(batch) > 0 {
 			r.reap(e, batch)
+			r.finish()
 		} else if closed {
 			return
 		}
@@ -72,6 +92,21 @@ func (r *Reaper) Run(e *Engine) {
 			r.signal()
 		}
 	}
+}
+
+func (r *Reaper) begin() (batch []doomed, closed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch, r.queue = r.queue, nil
+	r.under, r.next = r.next, nil
+	return batch, r.closed
+}
+
+func (r *Reaper) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.under)
+	r.under = nil
 }
 
 func (r *Reaper) signal() {

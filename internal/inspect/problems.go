@@ -3,13 +3,12 @@
 package inspect
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/kernel"
 )
 
@@ -38,7 +37,7 @@ func Problems(f *facts.Facts, links Links, instance string, now time.Time) ([]Pr
 	if err != nil {
 		return nil, err
 	}
-	present := make(map[string]bool, len(owned))
+	present := make(names, len(owned))
 	for _, o := range owned {
 		present[o.HostIfname] = true
 	}
@@ -68,7 +67,7 @@ func Problems(f *facts.Facts, links Links, instance string, now time.Time) ([]Pr
 	return problems, nil
 }
 
-func recordProblem(rec facts.Record, present map[string]bool, now time.Time) (Problem, error) {
+func recordProblem(rec facts.Record, present names, now time.Time) (Problem, error) {
 	if rec.Phase != facts.Complete {
 		age := now.Sub(time.Unix(0, rec.Since)).Truncate(time.Millisecond)
 		return Problem{Found: fmt.Sprintf("in phase %s for %s", rec.Phase, age), Action: "a call is at work, or garbage collection will finish it"}, nil
@@ -77,43 +76,25 @@ func recordProblem(rec facts.Record, present map[string]bool, now time.Time) (Pr
 	if err != nil {
 		return Problem{}, err
 	}
-	id, err := kernel.StatNetns(d.Netns)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	ev, err := engine.Witness(rec, present, true)
+	if err != nil {
 		return Problem{}, err
 	}
-	namespace := err == nil && facts.NetnsID(id) == d.NetnsID
-	link := rec.Kind != facts.Veth || present[rec.Key.HostIfname()]
 	switch {
-	case namespace && !link:
-		return Problem{Found: "the sandbox lives, its interface is gone", Action: "restart the pod"}, nil
-	case !namespace && (rec.Kind == facts.IPAM || !link):
+	case ev.Dead():
 		action := "garbage collection will release it at the second look"
 		if rec.Suspect != 0 {
 			action = "suspected since " + time.Unix(0, rec.Suspect).UTC().Format(time.RFC3339) + "; " + action
 		}
 		return Problem{Found: "sandbox " + d.Netns + " is gone", Action: action}, nil
+	case rec.Kind == facts.Veth && !ev.Link:
+		return Problem{Found: "the sandbox lives, its interface is gone", Action: "restart the pod"}, nil
 	}
 	return Problem{}, nil
 }
 
-// Alive reports whether a record's sandbox, as recorded, exists with our
-// interface in it.
-func Alive(rec facts.Record, links LinkFinder) (bool, error) {
-	d, err := rec.Detail()
-	if err != nil {
-		return false, err
-	}
-	id, err := kernel.StatNetns(d.Netns)
-	if errors.Is(err, fs.ErrNotExist) || rec.Kind != facts.Veth {
-		return err == nil && facts.NetnsID(id) == d.NetnsID, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return links.LinkExists(rec.Key.HostIfname())
-}
+// names are the host ends that exist.
+type names map[string]bool
 
-// LinkFinder is what Alive needs of the kernel.
-type LinkFinder interface {
-	LinkExists(name string) (bool, error)
-}
+// LinkExists implements engine.Links.
+func (n names) LinkExists(name string) (bool, error) { return n[name], nil }

@@ -3,7 +3,6 @@
 package inspect
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -48,7 +47,7 @@ func count(n uint64) string {
 // ranges in their own configuration, so the subnets of the records stand for
 // them.
 func Ranges(f *facts.Facts, now time.Time) ([]Range, error) {
-	agent, err := agentNetwork(f)
+	agent, err := engine.RecordedNetwork(f)
 	if err != nil {
 		return nil, err
 	}
@@ -77,17 +76,6 @@ const DefaultCooldown = 30 * time.Second
 func rangeRow(network string, set ipam.Set, u *ipam.Usage, now time.Time, cooldown time.Duration) Range {
 	st := u.Stats(set, now.UnixNano(), int64(cooldown))
 	return Range{Network: network, Ranges: set.String(), Total: st.Total, Used: st.Used, Free: st.Free, Cooling: st.Cooling}
-}
-
-func agentNetwork(f *facts.Facts) (engine.Network, error) {
-	var n engine.Network
-	if f.Config() == "" {
-		return n, nil
-	}
-	if err := json.Unmarshal([]byte(f.Config()), &n); err != nil {
-		return n, fmt.Errorf("decode the agent's network: %w", err)
-	}
-	return n, nil
 }
 
 type networkSubnet struct {
@@ -149,7 +137,7 @@ func useOf(f *facts.Facts, owner string) string {
 // Addresses lists every address that is used, then those released, oldest
 // release first: the order in which they are used again.
 func Addresses(f *facts.Facts, now time.Time) ([]Address, error) {
-	agent, err := agentNetwork(f)
+	agent, err := engine.RecordedNetwork(f)
 	if err != nil {
 		return nil, err
 	}

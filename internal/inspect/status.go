@@ -156,7 +156,7 @@ func Check(n Node, now time.Time) ([]Problem, error) {
 }
 
 func (n Node) problems(f *facts.Facts, now time.Time) ([]Problem, error) {
-	if err := n.elsewhere(); err != nil {
+	if err := n.Elsewhere(); err != nil {
 		return nil, err
 	}
 	k, err := kernel.Open()
@@ -167,9 +167,9 @@ func (n Node) problems(f *facts.Facts, now time.Time) ([]Problem, error) {
 	return Problems(f, k, n.StateDir, now)
 }
 
-// elsewhere refuses to judge interfaces from another network namespace than the
+// Elsewhere refuses to judge interfaces from another network namespace than the
 // agent's: none of them would be seen.
-func (n Node) elsewhere() error {
+func (n Node) Elsewhere() error {
 	pid, alive := journal.OwnerAlive(n.StateDir)
 	if !alive || pid == 0 {
 		return nil

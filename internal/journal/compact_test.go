@@ -82,13 +82,6 @@ func TestKilledCompaction(t *testing.T) {
 	}
 	churn(t, s, 200)
 	wantValues(t, valuesOf(t, share(t, dir)), "a")
-	if err := os.WriteFile(journalOf(dir)+newSuffix, []byte("half a li"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wantValues(t, valuesOf(t, share(t, dir)), "a")
-	if _, err := os.Stat(journalOf(dir) + newSuffix); !os.IsNotExist(err) {
-		t.Errorf("the next process left it there: %v", err)
-	}
 }
 
 // TestFailedCompaction: the update it follows is written all the same.

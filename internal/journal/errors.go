@@ -19,6 +19,17 @@ func (e *OwnedError) Error() string {
 	return fmt.Sprintf("state directory %s is owned by %s: send the request to that agent, stop it, or use another state directory", e.Dir, who)
 }
 
+// LostError says that the state directory was removed, or replaced by another,
+// while its owner lived. The owner's locks are on a file that nobody else can
+// find, so another could own the directory beside it.
+type LostError struct {
+	Dir string
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("state directory %s was removed or replaced while this process owned it: restart the agent, it takes back every interface that exists", e.Dir)
+}
+
 // CorruptError says that a complete line of a journal is damaged.
 type CorruptError struct {
 	File   string

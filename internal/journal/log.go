@@ -61,8 +61,6 @@ func (l *log[S]) refresh() error {
 // open replays the whole file.
 func (l *log[S]) open(found bool) error {
 	l.reset()
-	// What a killed compaction left; nobody else is at one while we have the lock.
-	_ = os.Remove(l.place.journal() + newSuffix)
 	if !found {
 		l.state, l.loaded = l.newState(), true
 		return nil

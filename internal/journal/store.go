@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -161,6 +162,9 @@ func (s *Store[S]) takeTurn(ctx context.Context) error {
 // restoreFile writes the owner's state again where somebody removed the file:
 // the owner knows every fact, and without the file they would die with it.
 func (s *Store[S]) restoreFile() error {
+	if err := s.stillOurs(); err != nil {
+		return err
+	}
 	if !s.log.loaded || s.log.file.fd == noFile {
 		return nil
 	}
@@ -172,6 +176,20 @@ func (s *Store[S]) restoreFile() error {
 		return fmt.Errorf("restore the journal that was removed: %w", err)
 	}
 	return nil
+}
+
+// stillOurs returns a *LostError unless the lock file that this owner holds is
+// the one that others would find.
+func (s *Store[S]) stillOurs() error {
+	mine, err := s.lock.identity()
+	if err != nil {
+		return err
+	}
+	theirs, found, err := identify(filepath.Join(s.place.dir, lockName))
+	if err != nil || (found && theirs.sameFile(mine)) {
+		return err
+	}
+	return &LostError{Dir: s.place.dir}
 }
 
 // Recovered returns the torn tails that this Store has cut off.

@@ -390,3 +390,22 @@ func TestOwnerRestoresRemovedFile(t *testing.T) {
 		t.Fatalf("got:\n%s", got)
 	}
 }
+
+// An owner whose directory is gone holds locks that nobody else can find.
+func TestOwnerNoticesThatItsDirectoryIsGone(t *testing.T) {
+	dir := stateDir(t)
+	s := own(t, dir)
+	update(t, s, "add a")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"removed", "replaced"} {
+		var lost *LostError
+		if err := s.View(context.Background(), func(*set) error { return nil }); !errors.As(err, &lost) || lost.Dir != dir {
+			t.Errorf("directory %s: %v", what, err)
+		}
+		if what == "removed" {
+			own(t, dir) // makes it anew
+		}
+	}
+}

@@ -107,6 +107,12 @@ func (h *Handle) ensureMasquerade(n Node) error {
 			return err
 		}
 	}
+	return h.replaceMasquerade(n)
+}
+
+// replaceMasquerade makes the table anew, whatever there is.
+func (h *Handle) replaceMasquerade(n Node) error {
+	families, comments := masqueradeOf(n)
 	return h.transact("replace table "+n.Table, func(c *nftables.Conn) error {
 		table := deleteTable(c, n.Table)
 		c.AddTable(table)
@@ -114,7 +120,13 @@ func (h *Handle) ensureMasquerade(n Node) error {
 	})
 }
 
+// removeMasquerade deletes the table if it has rules of ours; looking costs a
+// hundredth of deleting.
 func (h *Handle) removeMasquerade(table string) error {
+	found, err := h.masqueradeComments(table)
+	if err != nil || len(found) == 0 {
+		return err
+	}
 	return h.transact("delete table "+table, func(c *nftables.Conn) error {
 		deleteTable(c, table)
 		return nil

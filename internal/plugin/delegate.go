@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/attach"
@@ -34,9 +35,18 @@ type Delegates struct{}
 
 // Release implements engine.Delegates.
 func (Delegates) Release(ctx context.Context, k attach.Key, d facts.Delegate) error {
+	ctx, cancel := context.WithTimeout(ctx, delegateTimeout)
+	defer cancel()
 	call := cni.Call{Command: cni.Del, ContainerID: k.ContainerID, Ifname: k.Ifname, Path: d.Path}
 	return delegateRun(ctx, d, call)
 }
+
+// A delegate that hangs must not hold up for ever those who undo or collect
+// without a deadline of their own.
+const (
+	delegateTimeout = 30 * time.Second
+	delegateLinger  = time.Second
+)
 
 // delegateRun executes a delegate with the call's verb; it returns nil or a
 // *cni.Error.
@@ -81,6 +91,8 @@ func execPlugin(ctx context.Context, d facts.Delegate, call cni.Call) ([]byte, *
 	}
 	call.Path = d.Path
 	cmd := exec.CommandContext(ctx, binary)
+	// A process that the plugin started may keep its pipes open after its death.
+	cmd.WaitDelay = delegateLinger
 	cmd.Env = append(withoutCNI(os.Environ()), call.Env()...)
 	cmd.Stdin = bytes.NewReader(d.Config)
 	var stdout, stderr bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"weft.dev/weft/internal/cni"
+	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/journal"
@@ -31,7 +32,7 @@ func codeOf(err error) cni.Code {
 	switch {
 	case is[*ipam.ExhaustedError](err), is[*journal.OwnedError](err), errors.Is(err, context.DeadlineExceeded):
 		return cni.CodeTryAgain
-	case is[*ipam.InUseError](err):
+	case is[*ipam.InUseError](err), is[*facts.AddressError](err), is[*kernel.RouteExistsError](err):
 		return cni.CodeAddressInUse
 	case is[*ipam.NotInPoolError](err), is[*ipam.WantError](err), is[*engine.PlanError](err):
 		return cni.CodeConfig
@@ -41,7 +42,7 @@ func codeOf(err error) cni.Code {
 		return cni.CodeDrift
 	case is[*kernel.NotNetnsError](err):
 		return cni.CodeNetns
-	case is[*journal.CorruptError](err), is[*fs.PathError](err):
+	case is[*journal.CorruptError](err), is[*journal.VersionError](err), is[*journal.DirError](err), is[*fs.PathError](err):
 		return cni.CodeIO
 	default:
 		return cni.CodeKernel

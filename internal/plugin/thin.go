@@ -4,7 +4,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -76,7 +75,10 @@ func networkOf(cfg *cni.Config) (engine.Network, *cni.Error) {
 
 // sweepEvery is how often some call of a thin plugin also collects garbage: no
 // runtime asks for it, and there is no daemon.
-const sweepEvery = time.Minute
+const (
+	sweepEvery = time.Minute
+	sweepMost  = 500 * time.Millisecond
+)
 
 // sweep collects garbage after the call has been answered, if it is due. The
 // time stamp is taken before the work, so that only one of many processes
@@ -96,6 +98,10 @@ func (l *local) sweep(ctx context.Context, call cni.Call) {
 	if err := os.Chtimes(stamp, now, now); err != nil {
 		return
 	}
+	// The runtime waits for this process to end: what is not done in time is
+	// done by a later call.
+	ctx, cancel := context.WithTimeout(ctx, sweepMost)
+	defer cancel()
 	findings, err := l.engine.Sweep(ctx)
 	for _, f := range findings {
 		fmt.Fprintln(os.Stderr, "weft-cni: garbage collection:", f)
@@ -136,10 +142,8 @@ func offline(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.
 
 func recordedNetwork(ctx context.Context, store engine.Store) (n engine.Network, err error) {
 	err = store.View(ctx, func(f *facts.Facts) error {
-		if f.Config() == "" {
-			return nil
-		}
-		return json.Unmarshal([]byte(f.Config()), &n)
+		n, err = engine.RecordedNetwork(f)
+		return err
 	})
 	return n, err
 }

@@ -36,6 +36,12 @@ func Release(ctx context.Context, n inspect.Node, word string, force bool) ([]st
 	if err != nil {
 		return nil, err
 	}
+	if err := refuseSeveral(word, records); err != nil {
+		return nil, err
+	}
+	if err := n.Elsewhere(); err != nil {
+		return nil, err
+	}
 	if !force {
 		if err := refuseLiving(records); err != nil {
 			return nil, err
@@ -51,6 +57,17 @@ func Release(ctx context.Context, n inspect.Node, word string, force bool) ([]st
 	return released, nil
 }
 
+// refuseSeveral refuses a word that means more than one container: a pod name
+// in several namespaces, the beginning of several ids.
+func refuseSeveral(word string, records []facts.Record) error {
+	for _, rec := range records {
+		if rec.Key.ContainerID != records[0].Key.ContainerID {
+			return fmt.Errorf("%q means several containers, among them %s and %s: say which, by its address or its key", word, records[0].Key, rec.Key)
+		}
+	}
+	return nil
+}
+
 func refuseLiving(records []facts.Record) error {
 	k, err := kernel.Open()
 	if err != nil {
@@ -58,11 +75,11 @@ func refuseLiving(records []facts.Record) error {
 	}
 	defer k.Close()
 	for _, rec := range records {
-		alive, err := inspect.Alive(rec, k)
+		ev, err := engine.Witness(rec, k, true)
 		if err != nil {
 			return err
 		}
-		if alive {
+		if !ev.Dead() {
 			return fmt.Errorf("attachment %s is in use: its sandbox lives; delete the pod, or use --force to cut it off", rec.Key)
 		}
 	}

@@ -50,7 +50,7 @@ func DecodeRequest(raw []byte) (Request, error) {
 		return Request{}, fmt.Errorf("decode request: %w", err)
 	}
 	if r.Version != Version {
-		return Request{}, fmt.Errorf("protocol version %d: this agent speaks %d; install weft-cni and weft of one release", r.Version, Version)
+		return r, fmt.Errorf("protocol version %d: this agent speaks %d; install weft-cni and weft of one release", r.Version, Version)
 	}
 	return r, nil
 }

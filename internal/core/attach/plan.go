@@ -4,6 +4,7 @@ package attach
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 )
@@ -177,6 +178,28 @@ func subnetRoutes(addrs []Address, routes []Route) []Route {
 		}
 	}
 	return added
+}
+
+// Validate refuses what no kernel takes, whatever the attachment: a destination
+// that is missing or has host bits, a number out of its range.
+func (r Route) Validate() error {
+	switch {
+	case !r.Dst.IsValid():
+		return fmt.Errorf("dst is missing")
+	case r.Dst != r.Dst.Masked():
+		return fmt.Errorf("dst %s has host bits: want %s", r.Dst, r.Dst.Masked())
+	case r.MTU < 0 || r.MTU > MaxMTU:
+		return fmt.Errorf("route %s: mtu %d: want 0 to %d", r.Dst, r.MTU, MaxMTU)
+	case r.AdvMSS < 0 || r.AdvMSS > MaxMTU:
+		return fmt.Errorf("route %s: advmss %d: want 0 to %d", r.Dst, r.AdvMSS, MaxMTU)
+	case r.Priority < 0 || r.Priority > math.MaxUint32:
+		return fmt.Errorf("route %s: priority %d: want 0 to %d", r.Dst, r.Priority, uint32(math.MaxUint32))
+	case r.Table != nil && (*r.Table < 0 || *r.Table > math.MaxUint32):
+		return fmt.Errorf("route %s: table %d: want 0 to %d", r.Dst, *r.Table, uint32(math.MaxUint32))
+	case r.Scope != nil && (*r.Scope < 0 || *r.Scope > 255):
+		return fmt.Errorf("route %s: scope %d: want 0 to 255", r.Dst, *r.Scope)
+	}
+	return nil
 }
 
 // MainTable is the routing table of a route that names none.
