@@ -96,10 +96,9 @@ func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) 
 		k.Close()
 		return nil, err
 	}
-	node := nodeOf(network)
 	a := &Agent{config: c, log: log, store: store, kernel: k, network: network}
 	a.engine = &engine.Engine{
-		Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: c.StateDir, Now: time.Now, Node: &node,
+		Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: c.StateDir, Now: time.Now, Node: &kernel.Node{},
 		Reaper: engine.NewReaper(func(key attach.Key, err error) {
 			log.Warn("interface not removed, will retry", "attachment", key.String(), "error", err)
 		}),
@@ -114,18 +113,6 @@ func (a *Agent) close() {
 	a.kernel.Close()
 }
 
-// nodeOf returns what the node itself needs: every gateway of the ranges
-// answered for, and the table that masquerades.
-func nodeOf(n engine.Network) kernel.Node {
-	var addrs []attach.Address
-	for _, set := range n.Pool.Sets {
-		for _, r := range set {
-			addrs = append(addrs, attach.Address{Addr: r.First, Subnet: r.Subnet, Gateway: r.Gateway})
-		}
-	}
-	return engine.Node("", n.Masquerade, n.Pool.Subnets(), addrs)
-}
-
 // recovered makes facts and kernel agree before the first call is taken.
 func (a *Agent) recovered(ctx context.Context) error {
 	for _, torn := range a.store.Recovered() {
@@ -138,6 +125,27 @@ func (a *Agent) recovered(ctx context.Context) error {
 		return fmt.Errorf("prepare the node: %w", err)
 	}
 	a.sweep(ctx)
+	return nil
+}
+
+// leave removes what the previous network wanted of the node and the present
+// one does not.
+func (a *Agent) leave(f *facts.Facts) error {
+	if f.Config() == "" {
+		return nil
+	}
+	previous, err := engine.RecordedNetwork(f)
+	if err != nil {
+		return err
+	}
+	had, err := engine.AgentNode(f, previous)
+	if err != nil {
+		return err
+	}
+	if err := a.kernel.RemoveNode(superseded(had, *a.engine.Node)); err != nil {
+		return fmt.Errorf("remove the previous network from the node: %w", err)
+	}
+	a.log.Info("network changed", "from", previous.Pool.Subnets(), "to", a.network.Pool.Subnets())
 	return nil
 }
 
@@ -160,18 +168,14 @@ func (a *Agent) changeNetwork(ctx context.Context) error {
 		return err
 	}
 	return a.store.Update(ctx, func(f *facts.Facts) ([]string, error) {
-		previous, err := engine.RecordedNetwork(f)
-		if err != nil {
-			a.log.Warn("previous network unreadable; what it wanted of the node stays", "error", err)
+		if *a.engine.Node, err = engine.AgentNode(f, a.network); err != nil {
+			return nil, err
 		}
 		if f.Config() == string(raw) {
 			return nil, nil
 		}
-		if f.Config() != "" && err == nil {
-			if err := a.kernel.RemoveNode(superseded(nodeOf(previous), *a.engine.Node)); err != nil {
-				return nil, fmt.Errorf("remove the previous network from the node: %w", err)
-			}
-			a.log.Info("network changed", "from", previous.Pool.Subnets(), "to", a.network.Pool.Subnets())
+		if err := a.leave(f); err != nil {
+			return nil, err
 		}
 		entry, err := facts.EncodeConfig(time.Now().UnixNano(), string(raw))
 		return []string{entry}, err

@@ -36,7 +36,7 @@ func listen(path string) (*server, error) {
 	}
 	if st, err := os.Lstat(path); err == nil {
 		if st.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("socket %s: is a %s; remove it, or give this agent another socket", path, st.Mode().Type())
+			return nil, fmt.Errorf("socket %s: exists and is no socket (%s); remove it, or give this agent another socket", path, st.Mode())
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("socket: remove the one that a dead agent left: %w", err)
@@ -98,7 +98,12 @@ func converse(conn *net.UnixConn, answer answerFunc) {
 		respond(conn, failure(r, err))
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), budget(time.Duration(r.DeadlineMillis)*time.Millisecond))
+	if r.Left() <= 0 {
+		closeFD(netns)
+		respond(conn, failure(r, errors.New("it came too late: the shim has given up")))
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), budget(r.Left()))
 	defer cancel()
 	resp, after := answer(ctx, r, netns)
 	respond(conn, resp)

@@ -40,7 +40,7 @@ func soon() time.Time { return time.Now().Add(10 * time.Second) }
 func TestConversation(t *testing.T) {
 	big := `"` + strings.Repeat("x", 1<<20) + `"`
 	socket := serving(t, func(ctx context.Context, r wire.Request, netns int) (wire.Response, func()) {
-		if _, ok := ctx.Deadline(); !ok || r.DeadlineMillis <= 0 {
+		if _, ok := ctx.Deadline(); !ok || r.Left() <= 0 {
 			t.Error("the call has no deadline")
 		}
 		var st [2]os.FileInfo

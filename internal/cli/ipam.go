@@ -18,7 +18,7 @@ import (
 
 func newIPAMCommand() *cobra.Command {
 	var s stateFlags
-	cmd := &cobra.Command{Use: "ipam", Short: "Show, check and repair the addresses of this node"}
+	cmd := group("ipam", "Show, check and repair the addresses of this node")
 	s.add(cmd)
 	cmd.AddCommand(newIPAMShow(&s), newIPAMCheck(&s), newIPAMRelease(&s))
 	return cmd

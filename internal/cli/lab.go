@@ -40,15 +40,12 @@ func (f *labFlags) host(w io.Writer) (lab.Host, error) {
 // Kubernetes.
 func newLabCommand() *cobra.Command {
 	f := &labFlags{}
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Make and use a small pod network on this machine, without Kubernetes",
-		Long: `Make and use a small pod network on this machine, without Kubernetes.
+	cmd := group("lab", "Make and use a small pod network on this machine, without Kubernetes")
+	cmd.Long = `Make and use a small pod network on this machine, without Kubernetes.
 
 A node, the world outside it and each pod are network namespaces below
 /run/weft-lab; the node runs a real agent, and pods are attached by the real
-CNI plugin. Nothing else on the machine is touched. Needs root.`,
-	}
+CNI plugin. Nothing else on the machine is touched. Needs root.`
 	cmd.PersistentFlags().StringVar(&f.name, "name", lab.DefaultName, "name of the lab")
 	cmd.PersistentFlags().StringVar(&f.root, "root", lab.DefaultRoot, "directory of all labs")
 	_ = cmd.PersistentFlags().MarkHidden("root")
@@ -185,7 +182,7 @@ func newLabExec(f *labFlags) *cobra.Command {
 }
 
 func newLabPod(f *labFlags) *cobra.Command {
-	cmd := &cobra.Command{Use: "pod", Short: "Add, delete and list pods"}
+	cmd := group("pod", "Add, delete and list pods")
 	cmd.AddCommand(newLabPodAdd(f), newLabPodDel(f), newLabPodList(f))
 	return cmd
 }

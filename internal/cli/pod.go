@@ -16,7 +16,7 @@ import (
 
 func newPodCommand() *cobra.Command {
 	var s stateFlags
-	cmd := &cobra.Command{Use: "pod", Short: "Show the attachments of this node"}
+	cmd := group("pod", "Show the attachments of this node")
 	s.add(cmd)
 	cmd.AddCommand(newPodList(&s), newPodShow(&s))
 	return cmd

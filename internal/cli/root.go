@@ -27,6 +27,15 @@ func New(version string) *cobra.Command {
 	return root
 }
 
+// group returns a command that only has others below it. Without a function of
+// its own cobra would answer a misspelt one with help and success.
+func group(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
 // stateFlags are the flags of every command that looks at a node's state.
 type stateFlags struct {
 	dir    string

@@ -159,14 +159,14 @@ func TestNameFaultAgreesWithTheReferenceLibrary(t *testing.T) {
 }
 
 func TestIfnameFault(t *testing.T) {
-	for _, ok := range []string{"eth0", "e", "net1.100", "a-b_c", "é0", "123456789012345", "...", "@x", "weft#1"} {
+	for _, ok := range []string{"eth0", "e", "net1.100", "a-b_c", "123456789012345", "...", "@x", "weft#1"} {
 		if reason := ifnameFault(ok); reason != "" {
 			t.Errorf("%q: %s", ok, reason)
 		}
 	}
 	for _, bad := range []string{
 		"", ".", "..", "all", "default", "1234567890123456", "a/b", "a:b", "a b", "a\tb", "eth%d",
-		"a\x00", "a\x7f", "\xff", "à" /* its second byte is 0xa0 */, "a\u00a0b", "a\u2028b",
+		"é0", "a\x00", "a\x7f", "\xff", "à" /* its second byte is 0xa0 */, "a\u00a0b", "a\u2028b",
 	} {
 		if ifnameFault(bad) == "" {
 			t.Errorf("%q is accepted", bad)

@@ -74,6 +74,7 @@ func sniffIPAM(raw json.RawMessage) *IPAMConfig {
 	var wire struct {
 		Type     string `json:"type"`
 		StateDir string `json:"stateDir"`
+		DataDir  string `json:"dataDir"`
 	}
 	if isNull(raw) {
 		return nil
@@ -81,11 +82,15 @@ func sniffIPAM(raw json.RawMessage) *IPAMConfig {
 	if err := json.Unmarshal(raw, &wire); err != nil && wire.Type == "" && wire.StateDir == "" {
 		return nil
 	}
+	data, err := cleanPath("ipam.dataDir", wire.DataDir)
+	if err != nil {
+		data = ""
+	}
 	dir, err := cleanPath("ipam.stateDir", wire.StateDir)
 	if err != nil {
 		dir = ""
 	}
-	return &IPAMConfig{Type: wire.Type, Raw: raw, StateDir: dir, Cooldown: DefaultCooldown}
+	return &IPAMConfig{Type: wire.Type, Raw: raw, StateDir: dir, DataDir: data, Cooldown: DefaultCooldown}
 }
 
 // sniffIPAMStrictly is sniffIPAM for GC in weft-ipam, where a state directory

@@ -58,6 +58,8 @@ func ifnameFault(s string) string {
 		return "is a reserved name"
 	case strings.ContainsAny(s, "/:%"):
 		return "may not contain '/', ':' or '%'"
+	case strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }):
+		return "contains a character that is not ASCII"
 	case !isField(s) || strings.IndexByte(s, 0xa0) >= 0:
 		return "contains white space, a control character or invalid UTF-8"
 	}

@@ -29,6 +29,9 @@ type AddRequest struct {
 	// instead of Network.Pool, and Grant executes its ADD.
 	Delegate *facts.Delegate
 	Grant    func(ctx context.Context) (Granted, error)
+	// Ungrant executes its DEL with the configuration of this call, which may
+	// be the corrected one of an earlier attempt that got stuck.
+	Ungrant func(ctx context.Context) error
 
 	// Answer, where set, returns what is recorded of the answer to the runtime
 	// besides what follows from the attachment (facts.Detail.Answer). It is
@@ -62,7 +65,7 @@ func (e *Engine) Add(ctx context.Context, r AddRequest) (Attachment, error) {
 		return Attachment{}, err
 	}
 	if found {
-		if err := e.clearEarlier(ctx, earlier); err != nil {
+		if err := e.clearEarlier(ctx, earlier, r.Ungrant); err != nil {
 			return Attachment{}, err
 		}
 	}
@@ -71,7 +74,7 @@ func (e *Engine) Add(ctx context.Context, r AddRequest) (Attachment, error) {
 		return Attachment{}, err
 	}
 	if exists {
-		return Attachment{}, &kernel.ExistsError{Ifname: r.Key.Ifname}
+		return Attachment{}, &kernel.ExistsError{Ifname: r.Key.Ifname, Netns: r.Netns.Path}
 	}
 	if r.Network.MTU == 0 {
 		if r.Network.MTU, err = e.Kernel.UplinkMTU(); err != nil {
@@ -90,7 +93,7 @@ func (e *Engine) Add(ctx context.Context, r AddRequest) (Attachment, error) {
 
 // clearEarlier removes what a dead process left in the kernel for this key. It
 // refuses if the attachment is complete and alive.
-func (e *Engine) clearEarlier(ctx context.Context, rec facts.Record) error {
+func (e *Engine) clearEarlier(ctx context.Context, rec facts.Record, ungrant func(context.Context) error) error {
 	if rec.Phase == facts.Complete {
 		alive, err := e.Kernel.LinkExists(rec.Key.HostIfname())
 		if err != nil {
@@ -107,10 +110,14 @@ func (e *Engine) clearEarlier(ctx context.Context, rec facts.Record) error {
 	if err != nil {
 		return err
 	}
-	if d.Delegate != nil {
-		if err := e.Delegates.Release(ctx, rec.Key, *d.Delegate); err != nil {
-			return fmt.Errorf("clean up the earlier attachment %s: %w", rec.Key, err)
-		}
+	if d.Delegate == nil {
+		return nil
+	}
+	if ungrant == nil {
+		ungrant = func(ctx context.Context) error { return e.Delegates.Release(ctx, rec.Key, *d.Delegate) }
+	}
+	if err := ungrant(ctx); err != nil {
+		return fmt.Errorf("clean up the earlier attachment %s: %w", rec.Key, err)
 	}
 	return nil
 }

@@ -407,3 +407,45 @@ func TestRanks(t *testing.T) {
 		t.Errorf("after one of three went, the next has rank %d: it could clash with the last", net3)
 	}
 }
+
+// A configuration that a delegate refuses for ever must not wedge the key: the
+// corrected one releases what the first may have got.
+func TestCorrectedDelegateUnwedges(t *testing.T) {
+	b := newBench(t)
+	b.delegates.err = errInjected // the delegate refuses the recorded configuration
+	r := b.request("c1")
+	r.Delegate = &facts.Delegate{Type: "other", Config: []byte(`{"wrong":1}`)}
+	r.Grant = func(context.Context) (Granted, error) { return Granted{}, errInjected }
+	if _, err := b.Add(ctx, r); !errors.Is(err, errInjected) {
+		t.Fatalf("ADD answered %v", err)
+	}
+	if _, found := b.record("c1"); !found {
+		t.Fatal("the record ended although the delegate was not reached")
+	}
+	released := false
+	r.Delegate = &facts.Delegate{Type: "other", Config: []byte(`{}`)}
+	r.Ungrant = func(context.Context) error { released = true; return nil }
+	r.Grant = func(context.Context) (Granted, error) {
+		return Granted{Addresses: []attach.Address{{Addr: netip.MustParseAddr("10.9.0.5")}}}, nil
+	}
+	if _, err := b.Add(ctx, r); err != nil || !released {
+		t.Errorf("ADD with the corrected configuration: %v, released %v", err, released)
+	}
+}
+
+// The agent's node serves living attachments of an earlier range too.
+func TestAgentNodeKeepsTheRangesOfTheLiving(t *testing.T) {
+	b := newBench(t)
+	if _, err := b.Add(ctx, b.request("c1", "10.1.0.0/24")); err != nil {
+		t.Fatal(err)
+	}
+	var node kernel.Node
+	err := b.store.View(ctx, func(f *facts.Facts) (err error) {
+		node, err = AgentNode(f, testNetwork(t, "10.2.0.0/24"))
+		return err
+	})
+	got := fmt.Sprintf("%s %v %v %v", node.Table, node.Sources, node.Pools, node.Gateways)
+	if err != nil || got != "weft [10.2.0.0/24 10.1.0.0/24] [10.2.0.0/24 10.1.0.0/24] [10.2.0.1 10.1.0.1]" {
+		t.Errorf("node %s, %v", got, err)
+	}
+}

@@ -39,6 +39,35 @@ func Node(network string, masquerade bool, subnets []netip.Prefix, addrs []attac
 	return n
 }
 
+// AgentNode returns the node's objects for the agent's network: those of its
+// ranges, and of every subnet and gateway that a living attachment has from an
+// earlier configuration.
+func AgentNode(f *facts.Facts, n Network) (kernel.Node, error) {
+	var addrs []attach.Address
+	for _, set := range n.Pool.Sets {
+		for _, r := range set {
+			addrs = append(addrs, attach.Address{Addr: r.First, Subnet: r.Subnet, Gateway: r.Gateway})
+		}
+	}
+	subnets := n.Pool.Subnets()
+	for _, rec := range f.Records() {
+		if rec.Kind != facts.Veth {
+			continue
+		}
+		d, err := rec.Detail()
+		if err != nil {
+			return kernel.Node{}, err
+		}
+		for _, a := range d.Addresses {
+			if a.Subnet.IsValid() && !slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Overlaps(a.Subnet) && s.Bits() <= a.Subnet.Bits() }) {
+				subnets = append(subnets, a.Subnet)
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return Node("", n.Masquerade, subnets, addrs), nil
+}
+
 // ensureNode makes the node ready for an attachment, in a process that has no
 // agent to keep it so.
 func (e *Engine) ensureNode(ctx context.Context, r AddRequest, spec attach.Spec) error {

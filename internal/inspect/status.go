@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -83,6 +84,9 @@ func (s Subsystem) Cells() []string { return []string{s.Subsystem, string(s.Stat
 
 // Status judges every subsystem of a node.
 func Status(n Node, now time.Time) []Subsystem {
+	if _, err := os.Stat(n.StateDir); err != nil {
+		return []Subsystem{{"journal", Bad, fmt.Sprintf("no Weft has run with this state directory: %v; see --state-dir", err)}}
+	}
 	f, err := journal.Read(n.StateDir, facts.New)
 	if err != nil {
 		return []Subsystem{agentStatus(n, false), {"journal", Bad, err.Error()}}
@@ -164,7 +168,23 @@ func (n Node) problems(f *facts.Facts, now time.Time) ([]Problem, error) {
 		return nil, err
 	}
 	defer k.Close()
-	return Problems(f, k, n.StateDir, now)
+	problems, err := Problems(f, k, n.StateDir, now)
+	if err != nil || f.Config() == "" {
+		return problems, err
+	}
+	network, err := engine.RecordedNetwork(f)
+	if err != nil {
+		return problems, err
+	}
+	node, err := engine.AgentNode(f, network)
+	if err != nil {
+		return problems, err
+	}
+	differences, err := k.CompareNode(node)
+	for _, d := range differences {
+		problems = append(problems, Problem{Object: d.Object, Found: d.Found + ", not " + d.Expected, Action: "the agent restores it, within gc.interval"})
+	}
+	return problems, err
 }
 
 // Elsewhere refuses to judge interfaces from another network namespace than the

@@ -44,7 +44,7 @@ func (Delegates) Release(ctx context.Context, k attach.Key, d facts.Delegate) er
 // A delegate that hangs must not hold up for ever those who undo or collect
 // without a deadline of their own.
 const (
-	delegateTimeout = 30 * time.Second
+	delegateTimeout = 10 * time.Second
 	delegateLinger  = time.Second
 )
 

@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"bufio"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,8 +20,8 @@ const hostLocalDataDir = "/var/lib/cni/networks"
 
 // hostLocalReserved reports the addresses that the reference host-local still
 // holds in a network, so that changing "type" is all it takes to switch: pods
-// that it served keep their addresses until it releases them itself, because
-// the runtime replays the old configuration at their DEL.
+// that it served keep their addresses until their DEL, which may come to us
+// (see releaseHostLocal).
 //
 // The directory is read once, when the first address is asked about; where
 // host-local was never used, there is none.
@@ -43,6 +44,36 @@ func hostLocalReserved(dataDir, network string) func(netip.Addr) bool {
 		return addrs
 	})
 	return func(a netip.Addr) bool { return held()[a] }
+}
+
+// releaseHostLocal removes what host-local still holds for an attachment: after
+// a switch the runtime sends the DEL of its pods to us.
+func releaseHostLocal(dataDir, network, container, ifname string) error {
+	if dataDir == "" {
+		dataDir = hostLocalDataDir
+	}
+	dir := filepath.Join(dataDir, network)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // host-local was never used here
+	}
+	var errs []error
+	for _, e := range entries {
+		if _, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":")); err != nil {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // another DEL was faster
+		}
+		// The container, and since its version 0.7 the interface on a second line.
+		lines := strings.Fields(string(raw))
+		if len(lines) > 0 && lines[0] == container && (len(lines) == 1 || lines[1] == ifname) {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ipamDNS returns the DNS settings of the ipam section: its "dns", else what

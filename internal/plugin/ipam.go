@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -34,7 +35,11 @@ func (l *local) ipam(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byt
 	case cni.Add:
 		return l.ipamAdd(ctx, call, cfg)
 	case cni.Del:
-		return nil, l.engine.Release(ctx, key)
+		dataDir := ""
+		if cfg.IPAM != nil {
+			dataDir = cfg.IPAM.DataDir
+		}
+		return nil, errors.Join(l.engine.Release(ctx, key), releaseHostLocal(dataDir, key.Network, key.ContainerID, key.Ifname))
 	case cni.Check:
 		addrs, err := l.engine.Reserved(ctx, key)
 		if err != nil {

@@ -298,3 +298,30 @@ func TestDelegateThatLeavesAChild(t *testing.T) {
 		t.Errorf("answered %v after %s", err, took)
 	}
 }
+
+func TestHostLocalReservationsAreReleased(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/net", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"10.0.0.7": "c1\r\neth0", "10.0.0.8": "c1\r\nnet1", "10.0.0.9": "c2\r\neth0", "10.0.0.10": "c1", "last_reserved_ip.0": "c1",
+	} {
+		if err := os.WriteFile(dir+"/net/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := releaseHostLocal(dir, "net", "c1", "eth0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(dir + "/net")
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if got := strings.Join(left, " "); err != nil || got != "10.0.0.8 10.0.0.9 last_reserved_ip.0" {
+		t.Errorf("left are %s, %v", got, err)
+	}
+}

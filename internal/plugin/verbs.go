@@ -76,7 +76,15 @@ func (v Verbs) add(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte,
 	}
 	dns := firstDNS(cfg.DNS, v.DNS)
 	if d := delegateOf(call, cfg); d != nil {
+		if _, err := findPlugin(d.Type, d.Path); err != nil {
+			return nil, cni.Errorf(cni.CodeConfig, "ipam.type %q: %w", d.Type, err)
+		}
 		req.Delegate = d
+		req.Ungrant = func(ctx context.Context) error {
+			again := call
+			again.Command = cni.Del
+			return delegateRun(ctx, *d, again)
+		}
 		req.Grant = func(ctx context.Context) (engine.Granted, error) {
 			result, err := delegateAdd(ctx, *d, call)
 			dns = firstDNS(dns, result.DNS)

@@ -49,7 +49,16 @@ func Release(ctx context.Context, n inspect.Node, word string, force bool) ([]st
 	}
 	var released []string
 	for _, rec := range records {
-		if err := del(ctx, n, rec); err != nil {
+		err := del(ctx, n, rec)
+		if err != nil && force {
+			if ferr := forget(ctx, n, rec); ferr != nil {
+				err = errors.Join(err, ferr)
+			} else {
+				released, err = append(released, rec.Key.String()+" (by force: "+err.Error()+")"), nil
+				continue
+			}
+		}
+		if err != nil {
 			return released, fmt.Errorf("release %s: %w", rec.Key, err)
 		}
 		released = append(released, rec.Key.String())
@@ -84,6 +93,33 @@ func refuseLiving(records []facts.Record) error {
 		}
 	}
 	return nil
+}
+
+// forget ends a record that DEL cannot end, because the IPAM plugin that
+// granted its addresses refuses or is gone. What that plugin still holds is for
+// the operator, who has been told why.
+func forget(ctx context.Context, n inspect.Node, rec facts.Record) error {
+	store, err := journal.Share(n.StateDir, facts.New)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }()
+	k, err := kernel.Open()
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	if err := k.Detach(rec.Key.HostIfname()); err != nil {
+		return err
+	}
+	return store.Update(ctx, func(*facts.Facts) ([]string, error) {
+		releasing, err := facts.EncodeReleasing(time.Now().UnixNano(), rec.Key)
+		if err != nil {
+			return nil, err
+		}
+		released, err := facts.EncodeReleased(time.Now().UnixNano(), rec.Key)
+		return []string{releasing, released}, err
+	})
 }
 
 func del(ctx context.Context, n inspect.Node, rec facts.Record) error {
@@ -141,11 +177,43 @@ func adopt(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	defer k.Close()
+	report, err := vouch(ctx, store, k)
+	if err != nil {
+		return report, err
+	}
 	e := &engine.Engine{Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: dir, Now: time.Now, Node: &kernel.Node{}}
 	findings, err := e.Adopt(ctx)
-	var report []string
 	for _, f := range findings {
 		report = append(report, f.String())
 	}
+	return report, err
+}
+
+// vouch completes the records whose interface exists: their completion was on a
+// damaged line, and without it garbage collection would undo a running pod.
+func vouch(ctx context.Context, store *journal.Store[*facts.Facts], k *kernel.Handle) ([]string, error) {
+	var report []string
+	err := store.Update(ctx, func(f *facts.Facts) ([]string, error) {
+		var entries []string
+		for _, rec := range f.Records() {
+			if rec.Phase != facts.Intent {
+				continue
+			}
+			ev, err := engine.Witness(rec, k, true)
+			if err != nil || !ev.Link {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+			entry, err := facts.EncodeComplete(time.Now().UnixNano(), rec.Key)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, entry)
+			report = append(report, fmt.Sprintf("%s %v: its interface exists: completed", rec.Key, rec.Addresses))
+		}
+		return entries, nil
+	})
 	return report, err
 }

@@ -19,7 +19,7 @@ import (
 // where one of them is the reason.
 func Call(socket string, r Request, netns int, deadline time.Time) (Response, error) {
 	r.Version = Version
-	r.DeadlineMillis = max(time.Until(deadline).Milliseconds(), 1)
+	r.Deadline = monotonic() + int64(time.Until(deadline))
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return Response{}, err

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Version of the protocol. It changes only when an old reader could
@@ -21,9 +24,10 @@ type Request struct {
 	Version int               `json:"version"`
 	Env     map[string]string `json:"env"`              // CNI_* variables that are set
 	Config  json.RawMessage   `json:"config,omitempty"` // standard input: the network configuration
-	// DeadlineMillis is how long the shim will wait, in milliseconds; the
-	// agent gives up and undoes before that.
-	DeadlineMillis int64 `json:"deadlineMillis"`
+	// Deadline is when the shim gives up, in nanoseconds of the monotonic
+	// clock, which both processes share: a request that waited in the socket of
+	// an agent that hung is not served for a caller long gone.
+	Deadline int64 `json:"deadline"`
 }
 
 // Response is the plugin's whole answer.
@@ -42,6 +46,18 @@ var (
 	// ErrDeadline: the agent did not answer in time; it may still be at work.
 	ErrDeadline = errors.New("the agent did not answer in time")
 )
+
+// Left returns how long the shim will still wait.
+func (r Request) Left() time.Duration { return time.Duration(r.Deadline - monotonic()) }
+
+// monotonic reads CLOCK_MONOTONIC (clock_gettime(2)), in nanoseconds.
+func monotonic() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // never, on Linux
+	}
+	return ts.Nano()
+}
 
 // DecodeRequest parses and checks a request.
 func DecodeRequest(raw []byte) (Request, error) {
