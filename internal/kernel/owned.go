@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"net/netip"
+	"slices"
 	"sort"
 	"strings"
 
@@ -52,8 +53,10 @@ func (h *Handle) Owned() ([]Owned, error) {
 		}
 		return nil
 	})
-	for _, o := range owned {
-		sort.Slice(o.Addresses, func(i, j int) bool { return o.Addresses[i].Less(o.Addresses[j]) })
+	for i := range owned {
+		// A dump of IPv6 routes that change meanwhile may tell one twice.
+		slices.SortFunc(owned[i].Addresses, netip.Addr.Compare)
+		owned[i].Addresses = slices.Compact(owned[i].Addresses)
 	}
 	sort.Slice(owned, func(i, j int) bool { return owned[i].HostIfname < owned[j].HostIfname })
 	return owned, err
