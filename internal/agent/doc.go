@@ -9,5 +9,5 @@
 // what enforces something goes on enforcing it.
 //
 // This is a composition root: it wires the engine, the kernel, the journal and
-// the CNI verbs together, and is the only place besides the mains that logs.
+// the CNI verbs together, and logs what they report.
 package agent

@@ -12,10 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultDir is the state directory where none is configured. What the journal
-// describes does not survive a reboot, and neither does /run.
-const DefaultDir = "/run/weft"
-
 const (
 	lockName      = "lock"
 	journalPrefix = "journal."
