@@ -136,7 +136,9 @@ func (a *Agent) leave(f *facts.Facts) error {
 	}
 	previous, err := engine.RecordedNetwork(f)
 	if err != nil {
-		return err
+		// Another release may have written it otherwise; no reason not to start.
+		a.log.Warn("previous network unreadable; what it wanted of the node stays", "error", err)
+		return nil
 	}
 	had, err := engine.AgentNode(f, previous)
 	if err != nil {

@@ -41,9 +41,8 @@ type AddRequest struct {
 
 // Attachment is an attachment as ADD made it.
 type Attachment struct {
-	Spec    attach.Spec
-	Plan    attach.Plan
-	Granted Granted
+	Spec attach.Spec
+	Plan attach.Plan
 }
 
 // Add makes the attachment. It is all or nothing: on error every step is
@@ -224,7 +223,7 @@ func (e *Engine) describe(f *facts.Facts, r AddRequest, g Granted) (Attachment, 
 	if err != nil {
 		return Attachment{}, &PlanError{Err: err}
 	}
-	return Attachment{Spec: spec, Plan: plan, Granted: g}, nil
+	return Attachment{Spec: spec, Plan: plan}, nil
 }
 
 // nextRank returns the rank of a new attachment: behind all that its container

@@ -50,9 +50,20 @@ func Main(p Process) int {
 		p.log(start, call, logFile, "ok")
 	}
 	if after != nil {
-		after()
+		p.finish(after)
 	}
 	return status
+}
+
+// finish does what is left once the answer is out. A panic there must not turn
+// an ADD that succeeded into one that the runtime takes for failed.
+func (p Process) finish(after func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintln(p.Stderr, "weft-cni: internal error after the answer:", r)
+		}
+	}()
+	after()
 }
 
 // maxStdin bounds the configuration in bytes.

@@ -325,3 +325,11 @@ func TestHostLocalReservationsAreReleased(t *testing.T) {
 		t.Errorf("left are %s, %v", got, err)
 	}
 }
+
+func TestPanicAfterTheAnswerIsOnlyTold(t *testing.T) {
+	var stderr bytes.Buffer
+	Process{Stderr: &stderr}.finish(func() { panic("boom") })
+	if !strings.Contains(stderr.String(), "boom") {
+		t.Errorf("standard error %q", stderr.String())
+	}
+}

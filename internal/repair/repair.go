@@ -25,8 +25,8 @@ const timeout = 30 * time.Second
 
 // Release releases what word means (see inspect.Find) and returns the keys. It
 // goes the way of a runtime's DEL: through the agent, or without it where that
-// is down. An attachment whose interface exists is refused unless force is
-// set.
+// is down. An attachment whose sandbox or interface exists is refused unless
+// force is set; a word that means several containers is always refused.
 func Release(ctx context.Context, n inspect.Node, word string, force bool) ([]string, error) {
 	f, err := journal.Read(n.StateDir, facts.New)
 	if err != nil {
@@ -49,21 +49,26 @@ func Release(ctx context.Context, n inspect.Node, word string, force bool) ([]st
 	}
 	var released []string
 	for _, rec := range records {
-		err := del(ctx, n, rec)
-		if err != nil && force {
-			if ferr := forget(ctx, n, rec); ferr != nil {
-				err = errors.Join(err, ferr)
-			} else {
-				released, err = append(released, rec.Key.String()+" (by force: "+err.Error()+")"), nil
-				continue
-			}
-		}
+		outcome, err := release(ctx, n, rec, force)
 		if err != nil {
 			return released, fmt.Errorf("release %s: %w", rec.Key, err)
 		}
-		released = append(released, rec.Key.String())
+		released = append(released, outcome)
 	}
 	return released, nil
+}
+
+// release ends one record, by force if DEL cannot, and returns its key with
+// what there is to say.
+func release(ctx context.Context, n inspect.Node, rec facts.Record, force bool) (string, error) {
+	err := del(ctx, n, rec)
+	if err == nil || !force {
+		return rec.Key.String(), err
+	}
+	if ferr := forget(ctx, n, rec); ferr != nil {
+		return "", errors.Join(err, ferr)
+	}
+	return rec.Key.String() + " (by force: " + err.Error() + ")", nil
 }
 
 // refuseSeveral refuses a word that means more than one container: a pod name
@@ -200,10 +205,10 @@ func vouch(ctx context.Context, store *journal.Store[*facts.Facts], k *kernel.Ha
 				continue
 			}
 			ev, err := engine.Witness(rec, k, true)
-			if err != nil || !ev.Link {
-				if err != nil {
-					return nil, err
-				}
+			if err != nil {
+				return nil, err
+			}
+			if !ev.Link {
 				continue
 			}
 			entry, err := facts.EncodeComplete(time.Now().UnixNano(), rec.Key)

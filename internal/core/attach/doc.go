@@ -12,6 +12,6 @@
 // Topology: a point-to-point veth pair without a bridge. The pod holds its
 // address with full prefix length (/32, /128) and sends everything to its
 // gateway, which is declared on-link and whose link-layer address is a
-// permanent neighbour, so no ARP or ND is ever needed. The host holds one
-// route and one permanent neighbour per pod address.
+// permanent neighbour, so it never has to ask for one. The host holds one route
+// and one neighbour per pod address.
 package attach

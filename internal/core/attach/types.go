@@ -86,7 +86,8 @@ type Spec struct {
 	Rank int
 }
 
-// Neighbour is a permanent entry that makes ARP and ND unnecessary.
+// Neighbour is a link-layer address that is known beforehand, so that the first
+// packet waits for no ARP or ND.
 type Neighbour struct {
 	Addr netip.Addr
 	MAC  MAC
