@@ -204,26 +204,37 @@ func exchange(t testing.TB, from, to *nstest.NS, dst netip.Addr) (netip.Addr, er
 	return converse(server, client)
 }
 
+// converse asks until the question arrives: a datagram may be lost, for
+// example while the kernel still joins the multicast group that IPv6 neighbour
+// discovery needs.
 func converse(server, client *net.UDPConn) (netip.Addr, error) {
 	deadline := time.Now().Add(patience)
-	if err := errors.Join(server.SetDeadline(deadline), client.SetDeadline(deadline)); err != nil {
-		return netip.Addr{}, err
-	}
-	if _, err := client.Write([]byte("question")); err != nil {
-		return netip.Addr{}, err
-	}
 	buf := make([]byte, 64)
-	_, src, err := server.ReadFromUDPAddrPort(buf)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("server: %w", err)
+	for {
+		if _, err := client.Write([]byte("question")); err != nil && time.Now().After(deadline) {
+			return netip.Addr{}, fmt.Errorf("client: %w", err)
+		}
+		if err := server.SetReadDeadline(time.Now().Add(patience / 30)); err != nil {
+			return netip.Addr{}, err
+		}
+		_, src, err := server.ReadFromUDPAddrPort(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(deadline) {
+			continue
+		}
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("server: %w", err)
+		}
+		if _, err := server.WriteToUDPAddrPort([]byte("answer"), src); err != nil {
+			return netip.Addr{}, err
+		}
+		if err := client.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return netip.Addr{}, err
+		}
+		if _, err := client.Read(buf); err != nil {
+			return netip.Addr{}, fmt.Errorf("client: %w", err)
+		}
+		return src.Addr().Unmap(), nil
 	}
-	if _, err := server.WriteToUDPAddrPort([]byte("answer"), src); err != nil {
-		return netip.Addr{}, err
-	}
-	if _, err := client.Read(buf); err != nil {
-		return netip.Addr{}, fmt.Errorf("client: %w", err)
-	}
-	return src.Addr().Unmap(), nil
 }
 
 // stream moves some data over TCP, enough for full-size segments.
