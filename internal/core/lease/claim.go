@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"weft.dev/weft/internal/core/cluster"
+)
+
+// reclaim claims blocks whose lease is gone, though the node gives addresses
+// from them or pods have some.
+func (d *decider) reclaim() {
+	lost := slices.Clone(d.in.Blocks)
+	slices.SortFunc(lost, func(a, b Block) int { return a.Subnet.Compare(b.Subnet) })
+	lost = slices.CompactFunc(lost, func(a, b Block) bool { return a.Subnet == b.Subnet })
+	for _, b := range lost {
+		fits, used := d.fits(b.Subnet), b.IdleSince == 0
+		if d.covered(b.Subnet) || !fits && !used {
+			continue
+		}
+		if slices.Contains(d.in.Node.PodCIDRs, b.Subnet) {
+			continue // takeAssigned does it
+		}
+		holder, held := d.holder(b.Subnet)
+		switch {
+		case held && used:
+			d.wait("block %s was lost to %s; %s", b.Subnet, holder.Node, stillUsed(b))
+		case used && d.sizeOf(b.Subnet) == 0:
+			d.wait("block %s lost its lease and is reserved now; %s", b.Subnet, stillUsed(b))
+		case used && d.isBusy(b.Subnet):
+			d.wait("block %s lost its lease, and somebody else claimed it; %s", b.Subnet, stillUsed(b))
+		case held, d.isBusy(b.Subnet):
+		default:
+			d.claim(b.Subnet)
+			if fits {
+				d.regained = append(d.regained, b)
+			}
+		}
+	}
+}
+
+// covered reports whether an own lease, possibly of another size, is for all
+// of the subnet.
+func (d *decider) covered(subnet netip.Prefix) bool {
+	return slices.ContainsFunc(d.own, func(l cluster.Lease) bool { return contains(l.Subnet, subnet) })
+}
+
+func stillUsed(b Block) string {
+	if n := b.Size - min(b.Free, b.Size); n > 0 {
+		return fmt.Sprintf("%d of its addresses are in use or cooling down", n)
+	}
+	return "pods have addresses of it"
+}
+
+// takeAssigned claims the node's PodCIDR of the family.
+func (d *decider) takeAssigned(f family) {
+	for _, subnet := range d.in.Node.PodCIDRs {
+		if familyOf(subnet) != f {
+			continue
+		}
+		holder, held := d.holder(subnet)
+		switch {
+		case held && holder.Node == d.in.Name && holder.Subnet == subnet:
+			if reason := d.in.Rejected[holder.Name()]; reason != "" {
+				d.wait("PodCIDR %s of Node %s cannot be used: %s", subnet, d.in.Name, reason)
+			}
+		case held:
+			d.wait("PodCIDR %s of Node %s overlaps SubnetLease %s of %s", subnet, d.in.Name, holder.Name(), holder.Node)
+		case d.isBusy(subnet):
+			d.wait("PodCIDR %s of Node %s was claimed by somebody else", subnet, d.in.Name)
+		default:
+			d.claim(subnet)
+		}
+	}
+}
+
+// takeFromPools claims blocks until the family has enough free addresses.
+func (d *decider) takeFromPools(f family, h *held) {
+	if len(d.in.Node.PodCIDRs) > 0 || !d.needs(f) {
+		return
+	}
+	have := slices.Clone(h.good)
+	for _, b := range d.regained {
+		if familyOf(b.Subnet) == f {
+			have = append(have, holding{block: b})
+		}
+	}
+	for len(have) == 0 || freeOf(have) < lowOf(have) {
+		lack := fmt.Sprintf("Node %s has no %s block", d.in.Name, f)
+		if len(have) > 0 {
+			lack = fmt.Sprintf("Node %s has %d free %s addresses left", d.in.Name, freeOf(have), f)
+		}
+		if !d.in.Reachable {
+			d.wait("%s, and the registry is not reachable", lack)
+			return
+		}
+		if n := unusedOf(h.rejected); n >= maxRejected {
+			last := h.rejected[len(h.rejected)-1].lease.Name()
+			d.wait("%s, and %d of its leases are rejected, one (%s) because %s", lack, n, last, d.in.Rejected[last])
+			return
+		}
+		subnet, reasons := d.choose(f)
+		if !subnet.IsValid() {
+			d.wait("%s, and none is free: %s", lack, strings.Join(reasons, "; "))
+			return
+		}
+		d.claim(subnet)
+		have = append(have, holding{block: d.blockOf(subnet)})
+	}
+}
+
+func unusedOf(hs []holding) int {
+	n := 0
+	for _, h := range hs {
+		if !h.used {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *decider) whyNoPool() string {
+	if len(d.in.Pools) == 0 {
+		return "there is no IPPool"
+	}
+	return fmt.Sprintf("no IPPool selects Node %s", d.in.Name)
+}

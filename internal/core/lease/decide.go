@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"weft.dev/weft/internal/core/cluster"
+)
+
+// Decide says what the node should do now. Equal inputs give equal decisions,
+// whatever the order of Blocks and Taken.
+func Decide(in Input) Decision {
+	d := newDecider(in)
+	if in.Node == nil {
+		d.keep()
+		return d.out
+	}
+	d.reclaim()
+	if len(in.Node.PodCIDRs) == 0 && len(d.pools) == 0 {
+		d.wait("%s", d.whyNoPool())
+	}
+	for _, f := range families {
+		held := d.heldIn(f)
+		d.takeAssigned(f)
+		d.takeFromPools(f, held)
+		d.dropRejected(held)
+		d.serveOutdated(f, held)
+		d.serveGood(held)
+	}
+	d.correct()
+	slices.SortFunc(d.out.Serve, bySubnet)
+	return d.out
+}
+
+// decider holds what is derived from the Input on the way to the Decision.
+type decider struct {
+	in    Input
+	own   []cluster.Lease // this node's, ascending
+	pools []cluster.Pool  // those that select the node
+	busy  []netip.Prefix  // taken by what the view does not show: Taken, and this decision's claims
+	// regained are blocks without a lease that this decision claims again and
+	// that the node may give addresses from.
+	regained []Block
+	out      Decision
+}
+
+func newDecider(in Input) *decider {
+	d := &decider{in: in, busy: slices.Clone(in.Taken)}
+	for _, l := range in.Leases {
+		if l.Node == in.Name {
+			d.own = append(d.own, l)
+		}
+	}
+	slices.SortFunc(d.own, bySubnet)
+	if in.Node != nil && len(in.Node.PodCIDRs) == 0 {
+		for _, p := range in.Pools {
+			if p.Selector.Matches(in.Node.Labels) {
+				d.pools = append(d.pools, p)
+			}
+		}
+	}
+	return d
+}
+
+func bySubnet(a, b cluster.Lease) int { return a.Subnet.Compare(b.Subnet) }
+
+func (d *decider) wait(format string, args ...any) {
+	d.out.Waiting = append(d.out.Waiting, fmt.Sprintf(format, args...))
+}
+
+// keep serves what the node has.
+func (d *decider) keep() {
+	for _, l := range d.own {
+		if d.in.Rejected[l.Name()] == "" {
+			d.out.Serve = append(d.out.Serve, l)
+		}
+	}
+	d.wait("Node %s is not in the registry", d.in.Name)
+}
+
+// claim adds a lease to the claims, or says why it cannot.
+func (d *decider) claim(subnet netip.Prefix) {
+	if !d.in.Reachable {
+		d.wait("%s cannot be claimed: the registry is not reachable", subnet)
+		return
+	}
+	d.busy = append(d.busy, subnet)
+	l := cluster.Lease{Subnet: subnet}
+	d.fill(&l)
+	d.out.Claim = append(d.out.Claim, l)
+}
+
+// fill makes the lease say what peers need.
+func (d *decider) fill(l *cluster.Lease) {
+	l.Node, l.NodeUID = d.in.Name, d.in.Node.UID
+	l.Addresses, l.VTEP = d.in.Addresses, d.in.VTEP
+	if slices.Contains(d.in.Node.PodCIDRs, l.Subnet) {
+		l.Pool = ""
+	} else if p, ok := poolOf(d.in.Pools, l.Subnet); ok {
+		l.Pool = p.Name
+	}
+}
+
+// correct updates the own leases that stay.
+func (d *decider) correct() {
+	if !d.in.Reachable {
+		return
+	}
+	for _, l := range d.own {
+		want := l
+		d.fill(&want)
+		same := l.NodeUID == want.NodeUID && l.Pool == want.Pool && l.VTEP == want.VTEP &&
+			slices.Equal(l.Addresses, want.Addresses)
+		goes := slices.ContainsFunc(d.out.Release, func(r cluster.Lease) bool { return r.Subnet == l.Subnet })
+		if !same && !goes {
+			d.out.Update = append(d.out.Update, want)
+		}
+	}
+}
+
+// holder returns the lease that overlaps the subnet; of several, the lowest.
+func (d *decider) holder(subnet netip.Prefix) (cluster.Lease, bool) {
+	var found cluster.Lease
+	for _, l := range d.in.Leases {
+		if l.Subnet.Overlaps(subnet) && (!found.Subnet.IsValid() || l.Subnet.Compare(found.Subnet) < 0) {
+			found = l
+		}
+	}
+	return found, found.Subnet.IsValid()
+}
+
+func (d *decider) isBusy(subnet netip.Prefix) bool {
+	return slices.ContainsFunc(d.busy, subnet.Overlaps)
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package topology says what a node's kernel must hold so that its pods reach
+// the pods of every other node: a pure function of the leases, the known nodes
+// and this node's place in the underlay.
+//
+// # From a packet's point of view
+//
+//	pod 10.42.3.7 on node1 → pod 10.42.5.9 on node2
+//
+//	native (node2 is on the segment of one of node1's own addresses):
+//	  10.42.5.0/24 via 198.18.1.12 dev uplink0 onlink
+//	VXLAN (anything else):
+//	  10.42.5.0/24 via 10.42.5.1 dev weft-vxlan onlink     route
+//	  10.42.5.1 lladdr 9a:…:02 dev weft-vxlan PERMANENT     neighbour
+//	  9a:…:02 dst 198.18.2.12 dev weft-vxlan self permanent FDB entry
+//
+// One lease is one route; with VXLAN also one neighbour, and one FDB entry per
+// node. Nothing is learned and nothing is flooded. A packet to an address of
+// this node's own leases that no pod has meets an unreachable route and comes
+// back as an ICMP error, instead of leaving by the default route.
+//
+// # Choice of the way, per lease
+//
+// Backend auto takes the native way where there is one, otherwise VXLAN.
+// Backend native takes no VXLAN. Backend vxlan takes the native way only to a
+// peer that has no VTEP, so that a cluster that changes its backend stays
+// connected meanwhile. IPv4 is preferred for the underlay of VXLAN. IPv4 pods
+// may be routed natively over an IPv6 gateway (Linux 5.2), IPv6 pods not over
+// an IPv4 one.
+//
+// # Rejected leases
+//
+// of a node that is not known; whose subnet overlaps an older lease's (equal
+// age: the lesser name wins), or this node's own network; whose node has an
+// address of this node; whose VTEP does not fit. A rejected lease has no effect
+// but a Rejection.
+//
+// # Two ways to the same result
+//
+// Compute derives everything from scratch and is the definition. Map does so
+// step by step, for an effort that depends on the change and not on the size of
+// the cluster. They agree after every step; tests hold them to it.
+package topology

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/cluster"
+)
+
+// What the names of origins begin with.
+const (
+	leaseOrigin = "SubnetLease "
+	nodeOrigin  = "Node "
+)
+
+// entry is what a lease says, as far as it matters here.
+type entry struct {
+	origin  string // "SubnetLease <name> of <node>"
+	name    string // the lease's; shares its bytes with origin
+	node    string // likewise
+	subnet  netip.Prefix
+	created int64
+	addrs   [len(families)]netip.Addr // of the node; zero: none in that family
+	vtep    cluster.VTEP
+	mac     attach.MAC // of the node's VTEP, as it must be
+}
+
+// newEntry keeps no string of l, which may be part of a whole manifest.
+func newEntry(name string, l cluster.Lease) entry {
+	origin := leaseOrigin + name + " of " + l.Node
+	return entry{
+		origin: origin, name: origin[len(leaseOrigin):][:len(name)], node: origin[len(origin)-len(l.Node):],
+		subnet: l.Subnet, created: l.Created, addrs: addrsOf(l), vtep: l.VTEP, mac: cluster.VTEPMAC(l.Node),
+	}
+}
+
+func addrsOf(l cluster.Lease) (addrs [len(families)]netip.Addr) {
+	for _, a := range l.Addresses {
+		addrs[familyOf(a)] = a
+	}
+	return addrs
+}
+
+// says reports whether the entry is what l says.
+func (e *entry) says(l cluster.Lease) bool {
+	return e.node == l.Node && e.created == l.Created && e.vtep == l.VTEP && e.addrs == addrsOf(l)
+}
+
+// gateway is the address after the network address, as in package ipam: of the
+// host to its pods, and of the lease to other nodes.
+func (e *entry) gateway() netip.Addr { return e.subnet.Addr().Next() }
+
+// older orders entries by age: the first holds what both want.
+func older(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.created, b.created), strings.Compare(a.name, b.name))
+}
+
+// flaw says why the lease does not count, on any node; "" if it does. known
+// tells whether its node is.
+func (e *entry) flaw(known bool) string {
+	if !known {
+		return fmt.Sprintf("Node %s is not known", e.node)
+	}
+	if longest := e.subnet.Addr().BitLen() - 2; e.subnet.Bits() > longest {
+		return fmt.Sprintf("%s has no room for a gateway and pods; want /%d or larger", e.subnet, longest)
+	}
+	if e.hasVTEP() && e.vtep.MAC != e.mac {
+		return fmt.Sprintf("the VTEP's MAC is %s; that of %s is %s", e.vtep.MAC, e.node, e.mac)
+	}
+	return ""
+}
+
+func (e *entry) hasVTEP() bool { return e.vtep != cluster.VTEP{} }
