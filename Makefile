@@ -10,6 +10,9 @@ export WEFT_BIN := $(CURDIR)/bin
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(WEFT_CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+CONTROLLER_GEN_VERSION := v0.23.0
+CONTROLLER_GEN := $(WEFT_CACHE)/controller-gen-$(CONTROLLER_GEN_VERSION)/controller-gen
+DEEPCOPY := object:headerFile=hack/license.go.txt paths=./api/v1alpha1
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath
 LDFLAGS := -s -w
@@ -54,6 +57,12 @@ fast: binaries ## The inner loop: vet, and the tests that need no other binaries
 lint: $(GOLANGCI) ## Formatting, vet and linters
 	$(GOLANGCI) run ./...
 
+.PHONY: generate-check
+generate-check: $(CONTROLLER_GEN) ## Fail if generated code is not what generate would write
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(CONTROLLER_GEN) $(DEEPCOPY) output:dir="$$dir"; \
+	diff -u api/v1alpha1/zz_generated.deepcopy.go "$$dir"/zz_generated.deepcopy.go || { echo "run: make generate"; exit 1; }
+
 .PHONY: bench
 bench: debian binaries refplugins ## Measure against the reference plugins; REPORT=1 writes docs/benchmarks.md
 	go run ./test/bench $(if $(REPORT),-report docs/benchmarks.md)
@@ -82,10 +91,19 @@ $(GOLANGCI):
 	mkdir -p $(@D)
 	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
+$(CONTROLLER_GEN):
+	@echo "building controller-gen $(CONTROLLER_GEN_VERSION) (once)"
+	mkdir -p $(@D)
+	GOBIN=$(@D) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write the generated code: deep copies of the API's kinds
+	$(CONTROLLER_GEN) $(DEEPCOPY)
+
 .PHONY: clean
 clean: ## Remove what was built here
 	rm -rf bin
 
 .PHONY: help
 help: ## Show this
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

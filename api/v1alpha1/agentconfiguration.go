@@ -5,9 +5,9 @@ package v1alpha1
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,6 +16,7 @@ import (
 
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/ipam"
+	"weft.dev/weft/internal/core/topology"
 )
 
 // AgentConfigurationKind is the kind of the agent's configuration file.
@@ -33,27 +34,70 @@ type AgentConfiguration struct {
 	// Default: agent.sock in StateDir.
 	Socket string `json:"socket,omitempty"`
 
-	Network NetworkConfiguration `json:"network"`
+	// NodeName names this node's Node object; with Cluster only.
+	// Default: the host name, in lower case.
+	NodeName string `json:"nodeName,omitempty"`
+	// Cluster says where the cluster's state is kept. Without it this is a
+	// node of its own, with the addresses of Network.Ranges.
+	Cluster *ClusterConfiguration `json:"cluster,omitempty"`
+
+	Network NetworkConfiguration `json:"network,omitempty"`
 	GC      GCConfiguration      `json:"gc,omitempty"`
 	Log     LogConfiguration     `json:"log,omitempty"`
+}
+
+// ClusterConfiguration says where the cluster's state is kept.
+type ClusterConfiguration struct {
+	// Directory holds Kubernetes manifests: Nodes, IPPools, and the
+	// SubnetLeases that the nodes write. An absolute path.
+	Directory string `json:"directory"`
+	// LeaseIdleAfter: a block that a node took in addition and that no pod has
+	// an address of is given back after this time, 1s to 24h. Default: 10m.
+	LeaseIdleAfter *Duration `json:"leaseIdleAfter,omitempty"`
 }
 
 // NetworkConfiguration describes the pod network of this node.
 type NetworkConfiguration struct {
 	// Ranges: an attachment gets one address of every set; a set is a list of
-	// ranges of one family, tried in order. At least one set.
-	Ranges [][]RangeConfiguration `json:"ranges"`
+	// ranges of one family, tried in order. At least one set; with a cluster
+	// none, because the node's leases say the ranges.
+	Ranges [][]RangeConfiguration `json:"ranges,omitempty"`
+	// Backend says how packets travel between nodes.
+	Backend BackendConfiguration `json:"backend,omitempty"`
+	// NodeAddresses are this node's addresses on the network between the
+	// nodes, at most one per family. Default: those of its Node object, or
+	// else those of the interface of the default route.
+	NodeAddresses []netip.Addr `json:"nodeAddresses,omitempty"`
 	// Routes inside the sandbox. Default: the default route of each family
-	// that Ranges have.
+	// that the node has ranges of.
 	Routes []attach.Route `json:"routes,omitempty"`
 	// MTU of pod interfaces in bytes, 68 to 65535 (at least 1280 with IPv6).
-	// Default: that of the node's uplink, looked up at each ADD.
+	// Default: that of the node's uplink, minus what VXLAN takes where packets
+	// may travel by VXLAN: 50 bytes over IPv4, 70 over IPv6.
 	MTU int `json:"mtu,omitempty"`
-	// Masquerade what leaves the ranges behind the node's address. Default: true.
+	// Masquerade what leaves the ranges (with a cluster: the pools) behind the
+	// node's address. Default: true; with a cluster a pool can say no.
 	Masquerade *bool `json:"masquerade,omitempty"`
+	// MasqueradeExclude are further destinations that see the pod's own address.
+	MasqueradeExclude []netip.Prefix `json:"masqueradeExclude,omitempty"`
 	// Cooldown is how long a released address is kept back while others are
 	// free. Default: 30s.
 	Cooldown *Duration `json:"cooldown,omitempty"`
+}
+
+// BackendConfiguration says how packets travel between nodes. It should be the
+// same on all nodes; while it is being changed, those that have changed and
+// those that have not reach each other natively where they can.
+type BackendConfiguration struct {
+	// Type is auto (default), vxlan or native. See topology.Backend.
+	Type topology.Backend `json:"type,omitempty"`
+	// VNI is the VXLAN network identifier, 1 to 16777215. Default: 119.
+	VNI int `json:"vni,omitempty"`
+	// Port is the UDP port of VXLAN. Default: 4789.
+	Port int `json:"port,omitempty"`
+	// ChecksumOffload of VXLAN devices: auto (default: off on kernels before
+	// 5.7, which corrupt checksums), on or off.
+	ChecksumOffload string `json:"checksumOffload,omitempty"`
 }
 
 // RangeConfiguration is one range of addresses, in the words of host-local.
@@ -105,6 +149,9 @@ const (
 	DefaultSocketName = "agent.sock"
 	DefaultCooldown   = 30 * time.Second
 	DefaultGCInterval = time.Minute
+	DefaultVNI        = 119
+	DefaultVXLANPort  = 4789 // IANA's, RFC 7348
+	DefaultLeaseIdle  = 10 * time.Minute
 )
 
 // ParseAgentConfiguration decodes strictly (an unknown or repeated key is an
@@ -136,7 +183,11 @@ func (c *AgentConfiguration) setDefaults() {
 		c.Socket = filepath.Join(c.StateDir, DefaultSocketName)
 	}
 	c.Socket = filepath.Clean(c.Socket)
+	if c.Cluster != nil {
+		c.setClusterDefaults()
+	}
 	n := &c.Network
+	n.Backend.setDefaults()
 	if n.Masquerade == nil {
 		yes := true
 		n.Masquerade = &yes
@@ -145,8 +196,10 @@ func (c *AgentConfiguration) setDefaults() {
 		d := Duration(DefaultCooldown)
 		n.Cooldown = &d
 	}
-	if n.Routes == nil {
-		n.Routes = n.defaultRoutes()
+	if n.Routes == nil && c.Cluster == nil {
+		if pool, err := n.Pool(); err == nil {
+			n.Routes = DefaultRoutes(pool)
+		}
 	}
 	if c.GC.Interval == nil {
 		d := Duration(DefaultGCInterval)
@@ -160,13 +213,38 @@ func (c *AgentConfiguration) setDefaults() {
 	}
 }
 
-func (n NetworkConfiguration) defaultRoutes() []attach.Route {
+func (c *AgentConfiguration) setClusterDefaults() {
+	if c.NodeName == "" {
+		host, _ := os.Hostname()
+		c.NodeName = strings.ToLower(host)
+	}
+	if c.Cluster.LeaseIdleAfter == nil {
+		d := Duration(DefaultLeaseIdle)
+		c.Cluster.LeaseIdleAfter = &d
+	}
+}
+
+func (b *BackendConfiguration) setDefaults() {
+	if b.Type == "" {
+		b.Type = topology.Auto
+	}
+	if b.VNI == 0 {
+		b.VNI = DefaultVNI
+	}
+	if b.Port == 0 {
+		b.Port = DefaultVXLANPort
+	}
+	if b.ChecksumOffload == "" {
+		b.ChecksumOffload = "auto"
+	}
+}
+
+// DefaultRoutes returns the default route of each family that the pool has.
+func DefaultRoutes(pool ipam.Pool) []attach.Route {
 	var v4, v6 bool
-	for _, set := range n.Ranges {
-		for _, r := range set {
-			v4 = v4 || r.Subnet.Addr().Is4()
-			v6 = v6 || r.Subnet.Addr().Is6()
-		}
+	for _, subnet := range pool.Subnets() {
+		v4 = v4 || subnet.Addr().Is4()
+		v6 = v6 || subnet.Addr().Is6()
 	}
 	var routes []attach.Route
 	if v4 {
@@ -176,66 +254,6 @@ func (n NetworkConfiguration) defaultRoutes() []attach.Route {
 		routes = append(routes, attach.Route{Dst: netip.PrefixFrom(netip.IPv6Unspecified(), 0)})
 	}
 	return routes
-}
-
-func (c *AgentConfiguration) validate() error {
-	var errs []error
-	reject := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-	}
-	if c.APIVersion != APIVersion {
-		reject("apiVersion", "is %q, want %q", c.APIVersion, APIVersion)
-	}
-	if c.Kind != AgentConfigurationKind {
-		reject("kind", "is %q, want %q", c.Kind, AgentConfigurationKind)
-	}
-	for field, path := range map[string]string{"stateDir": c.StateDir, "socket": c.Socket} {
-		if !filepath.IsAbs(path) || strings.ContainsAny(path, " \t\n") {
-			reject(field, "%q: want an absolute path without white space", path)
-		}
-	}
-	// sun_path of sockaddr_un holds 108 bytes with the terminating zero (unix(7)).
-	if len(c.Socket) > 107 {
-		reject("socket", "%q has %d bytes, a unix socket's path at most 107", c.Socket, len(c.Socket))
-	}
-	if pool, err := c.Network.Pool(); err != nil {
-		reject("network.ranges", "%s", err)
-	} else if err := c.Network.rehearse(pool); err != nil {
-		reject("network", "no pod could be attached: %s", err)
-	}
-	if d := time.Duration(*c.Network.Cooldown); d < 0 || d > 24*time.Hour {
-		reject("network.cooldown", "is %s, want 0s to 24h", d)
-	}
-	if d := time.Duration(*c.GC.Interval); d < time.Second || d > time.Hour {
-		reject("gc.interval", "is %s, want 1s to 1h", d)
-	}
-	if !strings.Contains(" debug info warn error ", " "+c.Log.Level+" ") {
-		reject("log.level", "is %q, want debug, info, warn or error", c.Log.Level)
-	}
-	if c.Log.Format != "text" && c.Log.Format != "json" {
-		reject("log.format", "is %q, want text or json", c.Log.Format)
-	}
-	return errors.Join(errs...)
-}
-
-// rehearse plans an attachment with the first address of each set: what would
-// fail every ADD shall fail the start of the agent.
-func (n NetworkConfiguration) rehearse(pool ipam.Pool) error {
-	for i, r := range n.Routes {
-		if err := r.Validate(); err != nil {
-			return fmt.Errorf("routes[%d]: %w", i, err)
-		}
-	}
-	spec := attach.Spec{Key: attach.Key{Network: "any", ContainerID: "any", Ifname: "eth0"}, MTU: n.MTU, Routes: n.Routes}
-	if spec.MTU == 0 {
-		spec.MTU = attach.MinMTU6
-	}
-	for _, set := range pool.Sets {
-		r := set[0]
-		spec.Addresses = append(spec.Addresses, attach.Address{Addr: r.First, Subnet: r.Subnet, Gateway: r.Gateway})
-	}
-	_, err := attach.NewPlan(spec)
-	return err
 }
 
 // Pool returns the ranges as the allocator wants them.

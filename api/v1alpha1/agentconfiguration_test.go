@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,66 @@ log: {level: debug, format: json}
 	}
 }
 
+const clustered = `
+apiVersion: weft.dev/v1alpha1
+kind: AgentConfiguration
+nodeName: node1
+cluster: {directory: /cluster}
+network: {}
+`
+
+func TestClusterDefaults(t *testing.T) {
+	c, err := ParseAgentConfiguration([]byte(clustered))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := BackendConfiguration{Type: "auto", VNI: 119, Port: 4789, ChecksumOffload: "auto"}
+	if c.Network.Backend != want || time.Duration(*c.Cluster.LeaseIdleAfter) != 10*time.Minute || c.Network.Routes != nil {
+		t.Errorf("defaults %+v, %+v", c.Cluster, c.Network)
+	}
+}
+
+func TestNodeNameDefaultsToTheHostName(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseAgentConfiguration([]byte(strings.Replace(clustered, "nodeName: node1\n", "", 1)))
+	if c.NodeName != strings.ToLower(host) {
+		t.Errorf("node name %q of host %q, %v", c.NodeName, host, err)
+	}
+}
+
+func TestClusterRefused(t *testing.T) {
+	cases := map[string]struct{ from, to, want string }{
+		"ranges too":            {"network: {}", "network: {ranges: [[{subnet: 10.0.0.0/24}]]}", "network.ranges: are given, and cluster too"},
+		"node without cluster":  {"cluster: {directory: /cluster}\nnetwork: {}", "network: {ranges: [[{subnet: 10.0.0.0/24}]]}", "nodeName"},
+		"node name":             {"node1", "Node_1", `nodeName: "Node_1"`},
+		"directory":             {"/cluster", "cluster", "cluster.directory"},
+		"idle time":             {"/cluster", "/cluster, leaseIdleAfter: 10ms", "cluster.leaseIdleAfter: is 10ms"},
+		"backend":               {"network: {}", "network: {backend: {type: bgp}}", `network.backend.type: is "bgp"`},
+		"vni":                   {"network: {}", "network: {backend: {vni: 16777216}}", "network.backend.vni"},
+		"port":                  {"network: {}", "network: {backend: {port: 65536}}", "network.backend.port"},
+		"offload":               {"network: {}", "network: {backend: {checksumOffload: maybe}}", "network.backend.checksumOffload"},
+		"loopback address":      {"network: {}", "network: {nodeAddresses: [127.0.0.1]}", "network.nodeAddresses[0]"},
+		"two of a family":       {"network: {}", "network: {nodeAddresses: [192.0.2.1, 192.0.2.2]}", "second one of its family"},
+		"host bits in excluded": {"network: {}", "network: {masqueradeExclude: [10.0.0.1/8]}", "it should be 10.0.0.0/8"},
+		"mtu":                   {"network: {}", "network: {mtu: 20}", "no pod could be attached"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(clustered, c.from, c.to, 1)
+			if text == clustered {
+				t.Fatal("the case changes nothing")
+			}
+			_, err := ParseAgentConfiguration([]byte(text))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
 func TestRefused(t *testing.T) {
 	cases := map[string]struct{ from, to, want string }{
 		"unknown key":         {"kind:", "knd: x\nkind:", "knd"},
@@ -133,6 +194,9 @@ func FuzzParseAgentConfiguration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c, err := ParseAgentConfiguration(raw)
 		if err != nil {
+			return
+		}
+		if c.Cluster != nil {
 			return
 		}
 		if _, err := c.Network.Pool(); err != nil || !strings.HasPrefix(c.StateDir, "/") {
