@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"weft.dev/weft/internal/core/delta"
+)
+
+// Status is the state of one kind.
+type Status struct {
+	Kind    string
+	Closed  bool // not opened yet: nothing of the kind is read or written
+	Desired int
+	Pending int // operations that are due, failing ones included
+	Failing []Failing
+
+	InSyncSince time.Time // zero: not in sync
+	LastError   error     // stays when it is over
+	LastErrorAt time.Time
+
+	LastResync time.Time
+	ResyncTook time.Duration
+}
+
+// Failing is one operation that failed and is tried again.
+type Failing struct {
+	Object   string     // such as "route 10.42.3.0/24"; the kind, if it cannot be observed
+	Verb     delta.Verb // "observe", if it cannot be observed
+	Err      error      // of the last attempt
+	Attempts int        // in a row
+	Since    time.Time  // of the first of them
+	Next     time.Time  // of the next one
+}
+
+// State says how an object fares.
+type State string
+
+// States.
+const (
+	InSync  State = "in sync"
+	Pending State = "pending" // not acknowledged by the kernel yet
+	Failed  State = "failing" // the last attempt failed
+)
+
+// Object is one desired object.
+type Object struct {
+	Kind       string
+	Key, Value any    // of the Table's types
+	Origin     string // the object that asks for it
+	State      State
+	Err        error // of Failed
+}
+
+// Status returns the state of each kind, in the order of the Tables.
+func (r *Reconciler) Status() []Status {
+	list := make([]Status, len(r.kinds))
+	for i, k := range r.kinds {
+		list[i] = k.status()
+	}
+	return list
+}
+
+// Objects returns the desired objects of a kind, ascending by key.
+func (r *Reconciler) Objects(kind string) []Object {
+	for _, k := range r.kinds {
+		if k.Name() == kind {
+			return k.objects()
+		}
+	}
+	return nil
+}
+
+func (f *failure) failing(object string) Failing {
+	return Failing{Object: object, Verb: f.verb, Err: f.err, Attempts: f.attempts, Since: f.since, Next: f.next}
+}
+
+// finish ends a Step. It returns when the next one is due, zero for never.
+func (t *Table[K, V]) finish(now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.open {
+		return time.Time{}
+	}
+	t.judge(now)
+	switch {
+	case !t.inSync():
+		t.syncedAt = time.Time{}
+	case t.syncedAt.IsZero():
+		t.syncedAt = now
+	}
+	due := t.readDue()
+	if due.IsZero() {
+		return now
+	}
+	if t.reads.known {
+		for _, f := range t.failures {
+			due = earliest(due, f.next)
+		}
+	}
+	return due
+}
+
+func (t *Table[K, V]) inSync() bool {
+	return t.open && t.reads.known && t.reading.err == nil && t.tracker.InSync()
+}
+
+func (t *Table[K, V]) settled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := &t.reads
+	return t.inSync() && !r.requested && !r.unclear && r.doubted.IsZero() && len(t.noticed) == 0
+}
+
+func (t *Table[K, V]) status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Status{
+		Kind: t.kind, Closed: !t.open,
+		LastError: t.lastErr, LastErrorAt: t.lastAt,
+		LastResync: t.reads.at, ResyncTook: t.reads.took,
+	}
+	s.Desired, s.Pending = t.tracker.Len()
+	if t.inSync() {
+		s.InSyncSince = t.syncedAt
+	}
+	if t.reading.err != nil {
+		s.Failing = append(s.Failing, t.reading.failing(t.kind))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(t.failures), K.Compare) {
+		s.Failing = append(s.Failing, t.failures[k].failing(t.describe(k)))
+	}
+	return s
+}
+
+func (t *Table[K, V]) objects() []Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	type entry struct {
+		key   K
+		value V
+	}
+	desired, _ := t.tracker.Len()
+	entries := make([]entry, 0, desired)
+	for k, v := range t.tracker.Desired() {
+		entries = append(entries, entry{k, v})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return a.key.Compare(b.key) })
+	pending := map[K]bool{}
+	for _, op := range t.tracker.Pending() {
+		pending[op.Key] = true
+	}
+
+	list := make([]Object, len(entries))
+	for i, e := range entries {
+		o := Object{Kind: t.kind, Key: e.key, Value: e.value, Origin: t.origins[e.key], State: InSync}
+		if f := t.failures[e.key]; f != nil {
+			o.State, o.Err = Failed, f.err
+		} else if pending[e.key] || !t.reads.known {
+			o.State = Pending
+		}
+		list[i] = o
+	}
+	return list
+}
