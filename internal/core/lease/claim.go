@@ -95,7 +95,7 @@ func (d *decider) takeFromPools(f family, h *held) {
 			lack = fmt.Sprintf("Node %s has %d free %s addresses left", d.in.Name, freeOf(have), f)
 		}
 		if !d.in.Reachable {
-			d.wait("%s, and the registry is not reachable", lack)
+			d.wait("%s, and the registry takes no claims now", lack)
 			return
 		}
 		if n := unusedOf(h.rejected); n >= maxRejected {

@@ -84,7 +84,7 @@ func (d *decider) keep() {
 // claim adds a lease to the claims, or says why it cannot.
 func (d *decider) claim(subnet netip.Prefix) {
 	if !d.in.Reachable {
-		d.wait("%s cannot be claimed: the registry is not reachable", subnet)
+		d.wait("%s cannot be claimed: the registry takes no claims now", subnet)
 		return
 	}
 	d.busy = append(d.busy, subnet)

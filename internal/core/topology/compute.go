@@ -45,7 +45,7 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 
 		fp := p.footprint(e, v)
 		if route, ok := fp.routing(); ok {
-			o.Routes[routeTo(e.subnet)] = route
+			o.Routes[RouteKey{Dst: e.subnet}] = route
 		}
 		if key, neighbour, ok := fp.neighbour(); ok {
 			o.Neighbours[key] = neighbour

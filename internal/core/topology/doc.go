@@ -29,12 +29,33 @@
 // may be routed natively over an IPv6 gateway (Linux 5.2), IPv6 pods not over
 // an IPv4 one.
 //
+// While a node's leases disagree about its address, as they do when it
+// changes, each lease is judged by its own; where their common FDB entry leads
+// is decided by the youngest lease (equal age: the greater name) of those that
+// use it.
+//
+// # VXLAN devices
+//
+// The device of the preferred family of the underlay is there from the start,
+// the other one while a peer needs it. Each has the gateways of this node's
+// leases as addresses. Without a configured MTU it is the underlay's, less the
+// overhead, and never below 1280, where the kernel would take IPv6 off the
+// device.
+//
 // # Rejected leases
 //
-// of a node that is not known; whose subnet overlaps an older lease's (equal
-// age: the lesser name wins), or this node's own network; whose node has an
-// address of this node; whose VTEP does not fit. A rejected lease has no effect
-// but a Rejection.
+// A lease has no effect on any node if its node is not known (each node knows
+// itself), it is too small for a gateway, its VTEP does not have its node's MAC,
+// or it overlaps a lease that stands and is older (equal age: the lesser name
+// wins). Leases without effect stand in nobody's way.
+//
+// On this node alone a lease has no effect if it overlaps one of the node's own
+// networks, from which its route would cut the node off, or if it is another
+// node's and has an address of this one. It stands nevertheless: nodes must not
+// disagree about who holds a block.
+//
+// A lease that is not rejected but reached by no way has no effect either; its
+// Reach names each way and what is wrong with it.
 //
 // # Two ways to the same result
 //

@@ -2,11 +2,7 @@
 
 package topology
 
-import (
-	"net/netip"
-
-	"weft.dev/weft/internal/core/attach"
-)
+import "weft.dev/weft/internal/core/attach"
 
 // footprint is the objects that follow from one lease alone: a route, and a
 // neighbour entry where the way is VXLAN. The zero value is none.
@@ -46,6 +42,3 @@ func (fp footprint) neighbour() (NeighbourKey, Wanted[Neighbour], bool) {
 
 // uses reports whether the lease is reached by the VXLAN device of a family.
 func (fp footprint) uses(f family) bool { return fp.way == ByVXLAN && fp.route.Dev == devices[f] }
-
-// routeTo is the key of the route of a lease.
-func routeTo(subnet netip.Prefix) RouteKey { return RouteKey{Dst: subnet} }

@@ -204,7 +204,7 @@ func TestSelfIsCopied(t *testing.T) {
 	if _, err := fold(held, m.Updates()); err != nil {
 		t.Fatal(err)
 	}
-	if want := "uplink0"; held.Routes[routeTo(netip.MustParsePrefix("10.42.5.0/24"))].Value.Dev != want {
+	if want := "uplink0"; held.Routes[RouteKey{Dst: netip.MustParsePrefix("10.42.5.0/24")}].Value.Dev != want {
 		t.Fatalf("routes %v, want device %s", held.Routes, want)
 	}
 	m.SetSelf(w.self)

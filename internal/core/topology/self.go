@@ -40,7 +40,7 @@ const (
 	Local       Way = "local" // this node's own lease
 	ByRoute     Way = "native"
 	ByVXLAN     Way = "vxlan"
-	Unreachable Way = "unreachable" // rejected
+	Unreachable Way = "unreachable" // rejected, or no way leads there
 )
 
 // Reach says how one lease is reached; for views.

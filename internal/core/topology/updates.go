@@ -50,7 +50,7 @@ func (m *Map) updateLease(t *tracked, u *Updates) {
 
 	oldRoute, had := was.routing()
 	newRoute, has := is.routing()
-	u.Routes = tell(u.Routes, routeTo(t.subnet), oldRoute, had, newRoute, has)
+	u.Routes = tell(u.Routes, RouteKey{Dst: t.subnet}, oldRoute, had, newRoute, has)
 
 	oldKey, oldNeighbour, had := was.neighbour()
 	newKey, newNeighbour, has := is.neighbour()
