@@ -59,9 +59,7 @@ type Fabric struct {
 	placed   bool  // SetSelf was called
 	synced   bool  // the store was synced
 	node     *Node // not taken in yet; nil: nothing new
-	tickets  uint64
-	reached  uint64        // the last ticket whose wish is fulfilled
-	arrived  chan struct{} // closed and replaced when reached grows
+	waiters  []*waiter
 
 	// Step alone uses these.
 	own     Node // in the tables
@@ -73,7 +71,7 @@ type Fabric struct {
 func New(store *registry.Store, d Drivers) *Fabric {
 	f := &Fabric{
 		store: store, wake: make(chan struct{}, 1), topology: topology.NewMap(),
-		tables: newTables(d), arrived: make(chan struct{}),
+		tables: newTables(d),
 	}
 	if store != nil {
 		f.sub = store.Subscribe(registry.Node, registry.SubnetLease)

@@ -120,6 +120,29 @@ func TestWaitIsForTheKernel(t *testing.T) {
 	})
 }
 
+// What the node's own pods need can be waited for without a registry, and
+// without what fails of other kinds.
+func TestWaitForSomeKinds(t *testing.T) {
+	live(t, func(ctx context.Context, w *world, _ *lines) {
+		early, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := w.Wait(early, NAT); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before the node's objects are known: %v", err)
+		}
+		w.kernel.mu.Lock()
+		w.kernel.fdb.mode = always
+		w.kernel.mu.Unlock()
+		w.SetNode(w.node)
+		if err := w.Wait(ctx, NAT, Sysctls); err != nil {
+			t.Errorf("without a registry: %v", err)
+		}
+		w.known(4)
+		if err := w.Wait(ctx, NAT, Sysctls); err != nil {
+			t.Errorf("with an FDB that fails: %v", err)
+		}
+	})
+}
+
 func TestManyWait(t *testing.T) {
 	live(t, func(ctx context.Context, w *world, _ *lines) {
 		var all sync.WaitGroup

@@ -16,23 +16,10 @@ import (
 func (f *Fabric) Step(now time.Time) (next time.Time) { return f.step(now).Next }
 
 func (f *Fabric) step(now time.Time) reconcile.Pass {
-	// A ticket that is taken after this point is for the next Step.
-	f.mu.Lock()
-	tickets := f.tickets
-	f.mu.Unlock()
-
+	waiting := f.waiting() // who begins to wait after this point waits for the next Step
 	f.takeIn()
 	pass := f.reconciler.Step(now)
-
-	if f.opened.node && f.opened.cluster && f.reconciler.Settled() {
-		f.mu.Lock()
-		if tickets > f.reached {
-			f.reached = tickets
-			close(f.arrived)
-			f.arrived = make(chan struct{})
-		}
-		f.mu.Unlock()
-	}
+	f.fulfil(waiting)
 	return pass
 }
 

@@ -6,29 +6,56 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// Wait returns when everything is in the kernel that follows from the store's
-// state at some moment after the call, and from SetSelf and SetNode before it.
-// If ctx ends before, the error wraps its cause and names what is missing.
-func (f *Fabric) Wait(ctx context.Context) error {
+// Wait returns when everything of the kinds named, or of all kinds, is in the
+// kernel that follows from the store's state at some moment after the call, and
+// from SetSelf and SetNode before it. If ctx ends before, the error wraps its
+// cause and names what is missing.
+func (f *Fabric) Wait(ctx context.Context, kinds ...string) error {
+	w := &waiter{kinds: kinds, done: make(chan struct{})}
 	f.mu.Lock()
-	f.tickets++
-	ticket := f.tickets
+	f.waiters = append(f.waiters, w)
 	f.mu.Unlock()
 	f.poke()
-	for {
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
 		f.mu.Lock()
-		reached, arrived := f.reached, f.arrived
+		f.waiters = slices.DeleteFunc(f.waiters, func(x *waiter) bool { return x == w })
 		f.mu.Unlock()
-		if reached >= ticket {
-			return nil
+		return fmt.Errorf("wait for the node's network: %w: %w", context.Cause(ctx), f.missing())
+	}
+}
+
+// waiter is one call of Wait.
+type waiter struct {
+	kinds []string // none: all
+	done  chan struct{}
+}
+
+// waiting returns the calls of Wait that a Step which begins now can fulfil.
+func (f *Fabric) waiting() []*waiter {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.waiters)
+}
+
+// fulfil ends those calls of Wait whose kinds are in the kernel.
+func (f *Fabric) fulfil(waiting []*waiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	everything := f.opened.node && f.opened.cluster
+	for _, w := range waiting {
+		if len(w.kinds) == 0 && !everything {
+			continue
 		}
-		select {
-		case <-arrived:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the node's network: %w: %w", context.Cause(ctx), f.missing())
+		if at := slices.Index(f.waiters, w); at >= 0 && f.reconciler.Settled(w.kinds...) {
+			close(w.done)
+			f.waiters = slices.Delete(f.waiters, at, at+1)
 		}
 	}
 }

@@ -72,11 +72,11 @@ func (r *Reconciler) Step(now time.Time) Pass {
 	return p
 }
 
-// Settled reports whether all Tables are open and in sync, and nothing gives
-// reason to doubt it.
-func (r *Reconciler) Settled() bool {
+// Settled reports whether the Tables of the kinds named, or all Tables, are open
+// and in sync, and nothing gives reason to doubt it.
+func (r *Reconciler) Settled(kinds ...string) bool {
 	for _, k := range r.kinds {
-		if !k.settled() {
+		if (len(kinds) == 0 || slices.Contains(kinds, k.Name())) && !k.settled() {
 			return false
 		}
 	}
