@@ -5,6 +5,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -138,7 +139,7 @@ func (d *differences) podObjects(c *conn, p attach.Plan, end link) error {
 	}
 	for _, a := range p.Addresses {
 		object := fmt.Sprintf("address %s dev %s in the sandbox", a, p.Ifname)
-		if !has(addresses, address{prefix: a, index: end.index}) {
+		if !slices.ContainsFunc(addresses, func(found address) bool { return found.prefix == a && found.index == end.index }) {
 			d.add(object, exists, absent)
 		}
 	}
@@ -186,7 +187,7 @@ func (d *differences) hostObjects(c *conn, p attach.Plan, end, podEnd link) erro
 // IPv4 it learns it by itself (see addPodNeighbour), so an entry may be
 // missing, but not wrong.
 func (d *differences) podNeighbours(c *conn, p attach.Plan, end, podEnd link) error {
-	list, err := c.dumpNeighbours(end.index)
+	list, err := c.dumpNeighbours(unix.AF_UNSPEC, end.index)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (d *differences) podNeighbours(c *conn, p attach.Plan, end, podEnd link) er
 }
 
 func (d *differences) neighbours(c *conn, want []attach.Neighbour, ifname string, index int, where string) error {
-	list, err := c.dumpNeighbours(index)
+	list, err := c.dumpNeighbours(unix.AF_UNSPEC, index)
 	if err != nil {
 		return err
 	}
@@ -290,15 +291,6 @@ func (r route) attributes() string {
 		s += " advmss " + strconv.Itoa(r.advMSS)
 	}
 	return s
-}
-
-func has(list []address, want address) bool {
-	for _, a := range list {
-		if a == want {
-			return true
-		}
-	}
-	return false
 }
 
 func state(up bool) string {

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 
 const (
 	kindVeth  = "veth"
+	kindVXLAN = "vxlan"
 	aliasMark = attach.HostIfnamePrefix + " " // how attach.Alias begins
 )
 
@@ -32,6 +34,18 @@ type link struct {
 	up        bool
 	group     uint32
 	proxyARP  bool
+	vxlan     vxlan // of that kind only
+}
+
+// vxlan is what IFLA_INFO_DATA tells of a VXLAN device.
+type vxlan struct {
+	vni      uint32
+	port     uint16
+	local    netip.Addr
+	learning bool
+	// remote: frames without an FDB entry go somewhere; external: where they go
+	// is decided elsewhere (IFLA_VXLAN_COLLECT_METADATA). Ours are neither.
+	remote, external bool
 }
 
 // ours reports whether the link bears our mark (see the package comment).
@@ -104,7 +118,7 @@ func parseLink(body []byte) (link, error) {
 		case unix.IFLA_GROUP:
 			l.group = uint32(number(v))
 		case unix.IFLA_LINKINFO:
-			l.kind = linkKind(v)
+			l.info(v)
 		case unix.IFLA_AF_SPEC:
 			l.proxyARP = proxyARPOf(v)
 		}
@@ -116,13 +130,37 @@ func parseLink(body []byte) (link, error) {
 	return l, err
 }
 
-func linkKind(info []byte) (kind string) {
-	_ = parseAttrs(info, 0, func(k int, v []byte) {
-		if k == unix.IFLA_INFO_KIND {
-			kind = unix.ByteSliceToString(v)
+// info reads IFLA_LINKINFO, in which the kind comes before its data.
+func (l *link) info(nested []byte) {
+	_ = parseAttrs(nested, 0, func(k int, v []byte) {
+		switch {
+		case k == unix.IFLA_INFO_KIND:
+			l.kind = unix.ByteSliceToString(v)
+		case k == unix.IFLA_INFO_DATA && l.kind == kindVXLAN:
+			l.vxlan.parse(v)
 		}
 	})
-	return kind
+}
+
+func (x *vxlan) parse(data []byte) {
+	_ = parseAttrs(data, 0, func(k int, v []byte) {
+		switch k {
+		case nl.IFLA_VXLAN_ID:
+			x.vni = uint32(number(v))
+		case nl.IFLA_VXLAN_PORT:
+			if len(v) == 2 {
+				x.port = binary.BigEndian.Uint16(v)
+			}
+		case nl.IFLA_VXLAN_LOCAL, nl.IFLA_VXLAN_LOCAL6:
+			x.local = addrOf(v)
+		case nl.IFLA_VXLAN_LEARNING:
+			x.learning = len(v) == 1 && v[0] != 0
+		case nl.IFLA_VXLAN_GROUP, nl.IFLA_VXLAN_GROUP6:
+			x.remote = true
+		case nl.IFLA_VXLAN_FLOWBASED:
+			x.external = len(v) == 1 && v[0] != 0
+		}
+	})
 }
 
 // proxyARPOf digs in IFLA_AF_SPEC / AF_INET / IFLA_INET_CONF: an array of the
@@ -145,12 +183,17 @@ func proxyARPOf(spec []byte) (on bool) {
 type address struct {
 	prefix netip.Prefix
 	index  int
+	scope  int // RT_SCOPE_*
+	flags  int // IFA_F_*
 }
 
 func parseAddress(body []byte) (address, error) {
 	var local, remote netip.Addr
+	flags := -1
 	err := parseAttrs(body, unix.SizeofIfAddrmsg, func(kind int, v []byte) {
 		switch kind {
+		case unix.IFA_FLAGS:
+			flags = number(v)
 		case unix.IFA_LOCAL:
 			local = addrOf(v)
 		case unix.IFA_ADDRESS:
@@ -164,7 +207,12 @@ func parseAddress(body []byte) (address, error) {
 		local = remote // IPv6 tells only this one unless the address is point-to-point
 	}
 	h := nl.DeserializeIfAddrmsg(body)
-	return address{prefix: netip.PrefixFrom(local, int(h.Prefixlen)), index: int(h.Index)}, nil
+	if flags < 0 {
+		flags = int(h.IfAddrmsg.Flags)
+	}
+	return address{
+		prefix: netip.PrefixFrom(local, int(h.Prefixlen)), index: int(h.Index), scope: int(h.Scope), flags: flags,
+	}, nil
 }
 
 // route is what RTM_NEWROUTE tells.
@@ -180,6 +228,8 @@ type route struct {
 	kind     int // RTN_*
 	protocol int
 	onlink   bool
+	source   netip.Addr // that the kernel prefers
+	multi    bool       // several next hops, which are not told here
 }
 
 func parseRoute(body []byte) (route, error) {
@@ -191,6 +241,14 @@ func parseRoute(body []byte) (route, error) {
 			dst = addrOf(v)
 		case unix.RTA_GATEWAY:
 			r.gateway = addrOf(v)
+		case unix.RTA_VIA: // struct rtvia: family, address (Linux 5.2)
+			if len(v) > 2 {
+				r.gateway = addrOf(v[2:])
+			}
+		case unix.RTA_PREFSRC:
+			r.source = addrOf(v)
+		case unix.RTA_MULTIPATH:
+			r.multi = true
 		case unix.RTA_OIF:
 			r.oif = number(v)
 		case unix.RTA_TABLE:
@@ -232,21 +290,26 @@ func (r *route) metrics(nested []byte) {
 type neighbour struct {
 	attach.Neighbour
 	index     int
+	family    int  // AF_BRIDGE: a forwarding entry, and Addr is where it leads
+	plain     bool // of a forwarding entry: no port, VNI or interface of its own
 	permanent bool
 	valid     bool // the hardware address can be used
 }
 
 func parseNeighbour(body []byte) (neighbour, error) {
-	var n neighbour
+	n := neighbour{plain: true}
 	err := parseAttrs(body, unix.SizeofNdMsg, func(kind int, v []byte) {
 		switch kind {
 		case unix.NDA_DST:
 			n.Addr = addrOf(v)
 		case unix.NDA_LLADDR:
 			n.MAC = macOf(v)
+		case unix.NDA_PORT, unix.NDA_VNI, unix.NDA_IFINDEX:
+			n.plain = false
 		}
 	})
 	if err == nil {
+		n.family = int(body[0])
 		n.index = number(body[4:])
 		state := nl.NativeEndian().Uint16(body[8:])
 		n.permanent = state&neighbourPermanent != 0

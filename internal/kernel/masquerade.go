@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -60,25 +61,31 @@ func (f natFamily) suffix() string {
 	return "4"
 }
 
-// masqueradeOf returns the families that have sources, and the comment that
-// each family's rule bears.
-func masqueradeOf(n Node) (families []natFamily, comments []string) {
+// familiesOf returns the families that have sources.
+func familiesOf(n Node) []natFamily {
 	direct := append(append([]netip.Prefix(nil), n.Pools...), neverMasqueraded...)
-	var content strings.Builder
-	fmt.Fprintf(&content, "layout %d\n", masqueradeLayout)
+	var families []natFamily
 	for _, ipv6 := range []bool{false, true} {
 		f := natFamily{ipv6: ipv6, sources: rangesOf(n.Sources, ipv6), direct: rangesOf(direct, ipv6)}
-		if len(f.sources) == 0 {
-			continue
+		if len(f.sources) > 0 {
+			families = append(families, f)
 		}
-		families = append(families, f)
+	}
+	return families
+}
+
+// commentsOf returns the comment that each family's rule bears.
+func commentsOf(families []natFamily) (comments []string) {
+	var content strings.Builder
+	fmt.Fprintf(&content, "layout %d\n", masqueradeLayout)
+	for _, f := range families {
 		fmt.Fprintf(&content, "%s %v %v\n", f.suffix(), f.sources, f.direct)
 	}
 	sum := sha256.Sum256([]byte(content.String()))
 	for i := range families {
 		comments = append(comments, fmt.Sprintf("weft %d/%d %s", i+1, len(families), hex.EncodeToString(sum[:8])))
 	}
-	return families, comments
+	return comments
 }
 
 // ensureMasquerade looks at the chain, and replaces the table unless it is
@@ -88,7 +95,8 @@ func (h *Handle) ensureMasquerade(n Node) error {
 	if n.Table == "" {
 		return nil
 	}
-	families, comments := masqueradeOf(n)
+	families := familiesOf(n)
+	comments := commentsOf(families)
 	if len(families) == 0 {
 		return h.removeMasquerade(n.Table)
 	}
@@ -101,22 +109,21 @@ func (h *Handle) ensureMasquerade(n Node) error {
 		// 10 ms, when its socket is closed. It fails if there is a table.
 		err := h.transact("create table "+n.Table, func(c *nftables.Conn) error {
 			table := c.CreateTable(&nftables.Table{Name: n.Table, Family: nftables.TableFamilyINet})
-			return addMasquerade(c, table, families, comments)
+			return addMasquerade(c, table, families)
 		})
 		if !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 	}
-	return h.replaceMasquerade(n)
+	return h.replaceMasquerade(n.Table, families)
 }
 
 // replaceMasquerade makes the table anew, whatever there is.
-func (h *Handle) replaceMasquerade(n Node) error {
-	families, comments := masqueradeOf(n)
-	return h.transact("replace table "+n.Table, func(c *nftables.Conn) error {
-		table := deleteTable(c, n.Table)
+func (h *Handle) replaceMasquerade(name string, families []natFamily) error {
+	return h.transact("replace table "+name, func(c *nftables.Conn) error {
+		table := deleteTable(c, name)
 		c.AddTable(table)
-		return addMasquerade(c, table, families, comments)
+		return addMasquerade(c, table, families)
 	})
 }
 
@@ -127,8 +134,13 @@ func (h *Handle) removeMasquerade(table string) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return h.transact("delete table "+table, func(c *nftables.Conn) error {
-		deleteTable(c, table)
+	return h.dropTable(table)
+}
+
+// dropTable deletes the table if it exists.
+func (h *Handle) dropTable(name string) error {
+	return h.transact("delete table "+name, func(c *nftables.Conn) error {
+		deleteTable(c, name)
 		return nil
 	})
 }
@@ -167,7 +179,8 @@ func (h *Handle) nft() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithNetNSFd(h.home.fd))
 }
 
-func addMasquerade(c *nftables.Conn, table *nftables.Table, families []natFamily, comments []string) error {
+func addMasquerade(c *nftables.Conn, table *nftables.Table, families []natFamily) error {
+	comments := commentsOf(families)
 	chain := c.AddChain(&nftables.Chain{
 		Name: masqueradeChain, Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
@@ -198,11 +211,21 @@ func addRangeSet(
 	if f.ipv6 {
 		set.KeyType = nftables.TypeIP6Addr
 	}
-	if err := c.AddSet(set, intervals(r)); err != nil {
+	elements := intervals(r)
+	err := c.AddSet(set, nil)
+	for chunk := range slices.Chunk(elements, maxSetElements) {
+		err = errors.Join(err, c.SetAddElements(set, chunk))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("set %s: %w", set.Name, err)
 	}
 	return set, nil
 }
+
+// maxSetElements bounds the elements in one message: they share an attribute,
+// which holds 64 KiB. It is even, so that both ends of a range stay together.
+// The whole table is one datagram, which holds some 1,500 ranges per family.
+const maxSetElements = 1000
 
 // masqueradeRule is "ip saddr @sources ip daddr != @direct masquerade
 // fully-random". Random ports, because two connections that choose the same
@@ -226,63 +249,13 @@ func masqueradeRule(f natFamily, sources, direct *nftables.Set) []expr.Any {
 	}
 }
 
-// Attributes and messages of nf_tables.h.
-const (
-	nftGetRule      = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE
-	nfnetlinkHeader = 4 // struct nfgenmsg: family, version, resource id
-)
-
-// rawData is a piece of a request, as it is.
-type rawData []byte
-
-func (r rawData) Len() int          { return len(r) }
-func (r rawData) Serialize() []byte { return r }
-
-// masqueradeComments returns the comments of the rules in our chain, in order;
-// none where the chain or the table is missing. It is one request that the
-// kernel answers for this chain alone.
-func (h *Handle) masqueradeComments(table string) ([]string, error) {
-	c, err := h.dial(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	var comments []string
-	err = c.dumpStable(func() *message {
-		comments = nil
-		return &message{
-			op: "nftables: list rules of table", object: table,
-			req: request(nftGetRule, 0, rawData{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0},
-				text(unix.NFTA_RULE_TABLE, table), text(unix.NFTA_RULE_CHAIN, masqueradeChain)),
-			reply: func(body []byte) error {
-				comment, err := ruleComment(body)
-				comments = append(comments, comment)
-				return err
-			},
-		}
-	})
-	if isErrno(err, unix.ENOENT) {
-		return nil, nil
-	}
-	return comments, err
-}
-
-func ruleComment(body []byte) (comment string, err error) {
-	err = parseAttrs(body, nfnetlinkHeader, func(kind int, v []byte) {
-		// libnftnl's list of type, length, value, the comment first if there is one.
-		if kind == unix.NFTA_RULE_USERDATA && len(v) > 2 && v[0] == byte(userdata.TypeComment) && len(v) >= 2+int(v[1]) {
-			comment = unix.ByteSliceToString(v[2 : 2+int(v[1])])
-		}
-	})
-	return comment, err
-}
-
 // masquerade compares the comments, which tell about the rules, and the sets.
 func (d *differences) masquerade(h *Handle, n Node) error {
 	if n.Table == "" {
 		return nil
 	}
-	families, comments := masqueradeOf(n)
+	families := familiesOf(n)
+	comments := commentsOf(families)
 	found, err := h.masqueradeComments(n.Table)
 	if err != nil {
 		return err
@@ -292,31 +265,27 @@ func (d *differences) masquerade(h *Handle, n Node) error {
 	if len(found) == 0 || len(families) == 0 {
 		return nil
 	}
-	c, err := h.nft()
-	if err != nil {
-		return fmt.Errorf("nftables: %w", err)
-	}
-	table := &nftables.Table{Name: n.Table, Family: nftables.TableFamilyINet}
-	for _, f := range families {
-		d.rangeSet(c, table, "sources", f, f.sources)
-		d.rangeSet(c, table, "direct", f, f.direct)
-	}
-	return nil
+	return h.withNFT(func(c *conn) error {
+		for _, f := range families {
+			err := errors.Join(d.rangeSet(c, n.Table, "sources", f, f.sources), d.rangeSet(c, n.Table, "direct", f, f.direct))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-func (d *differences) rangeSet(c *nftables.Conn, table *nftables.Table, name string, f natFamily, want []addrRange) {
+func (d *differences) rangeSet(c *conn, table, name string, f natFamily, want []addrRange) error {
+	ranges, there, err := c.rangeSet(table, name, f)
 	found := absent
-	set, err := c.GetSetByName(table, name+f.suffix())
+	if there {
+		found = fmt.Sprint(ranges)
+	}
 	if err == nil {
-		var elements []nftables.SetElement
-		if elements, err = c.GetSetElements(set); err == nil {
-			found = fmt.Sprint(fromIntervals(elements, f.ipv6))
-		}
+		d.expect(fmt.Sprintf("set %s%s of table inet %s", name, f.suffix(), table), fmt.Sprint(want), found)
 	}
-	if err != nil {
-		found += " (" + err.Error() + ")"
-	}
-	d.expect(fmt.Sprintf("set %s%s of table inet %s", name, f.suffix(), table.Name), fmt.Sprint(want), found)
+	return err
 }
 
 func orNothing(list []string) string {

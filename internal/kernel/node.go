@@ -33,10 +33,10 @@ type Node struct {
 func (n Node) forwarding() []string {
 	var keys []string
 	if n.IPv4 {
-		keys = append(keys, "net/ipv4/ip_forward")
+		keys = append(keys, string(ForwardingIPv4))
 	}
 	if n.IPv6 {
-		keys = append(keys, "net/ipv6/conf/all/forwarding")
+		keys = append(keys, string(ForwardingIPv6))
 	}
 	return keys
 }
@@ -54,9 +54,6 @@ func (n Node) localGateways() []netip.Addr {
 // EnsureNode makes the node as described. Where it already is, which is so for
 // all but the first pod, that takes two netlink requests and two small files.
 // Any number of processes may do it at once.
-//
-// Enabling IPv6 forwarding makes the kernel ignore router advertisements on
-// interfaces with accept_ra=1; an uplink that needs them wants accept_ra=2.
 func (h *Handle) EnsureNode(n Node) error {
 	if err := h.ensureForwarding(n); err != nil {
 		return err
@@ -71,7 +68,7 @@ func (h *Handle) EnsureNode(n Node) error {
 // set are missing, which EnsureNode does not look at.
 func (h *Handle) RestoreNode(n Node) error {
 	if n.Table != "" && len(n.Sources) > 0 {
-		if err := h.replaceMasquerade(n); err != nil {
+		if err := h.replaceMasquerade(n.Table, familiesOf(n)); err != nil {
 			return err
 		}
 	}

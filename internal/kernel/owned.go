@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"weft.dev/weft/internal/core/attach"
@@ -62,57 +61,9 @@ func (h *Handle) Owned() ([]Owned, error) {
 	return owned, err
 }
 
-// ownedLinks lets the kernel filter by kind (Linux 4.6) and checks the rest.
 func (c *conn) ownedLinks() ([]link, error) {
-	var links []link
-	err := c.dumpStable(func() *message {
-		links = nil
-		info := attrs(unix.IFLA_LINKINFO, nl.NewRtAttr(unix.IFLA_INFO_KIND, []byte(kindVeth)))
-		return &message{
-			op: "list links", object: "of kind veth",
-			req: request(unix.RTM_GETLINK, 0, linkHeader(0), u32(unix.IFLA_EXT_MASK, filterSkipStats), info),
-			reply: func(body []byte) error {
-				l, err := parseLink(body)
-				if err == nil && strings.HasPrefix(l.name, attach.HostIfnamePrefix) && l.ours() {
-					links = append(links, l)
-				}
-				return err
-			},
-		}
-	})
-	return links, err
-}
-
-// dumpRoutes lists routes of a family (AF_UNSPEC: both), of one protocol or,
-// with 0, of all. Kernels that cannot filter (before 4.20) send everything.
-func (c *conn) dumpRoutes(family, protocol int) ([]route, error) {
-	if family == unix.AF_UNSPEC {
-		four, err := c.dumpRoutes(unix.AF_INET, protocol)
-		if err != nil {
-			return nil, err
-		}
-		six, err := c.dumpRoutes(unix.AF_INET6, protocol)
-		return append(four, six...), err
-	}
-	var routes []route
-	err := c.dumpStable(func() *message {
-		routes = nil
-		h := nl.NewRtMsg()
-		*h = nl.RtMsg{}
-		h.Family, h.Protocol = uint8(family), uint8(protocol)
-		return &message{op: "list routes", req: request(unix.RTM_GETROUTE, 0, h), reply: func(body []byte) error {
-			if int(body[0]) != family {
-				return nil // a kernel without IPv6 answers for the families that it has
-			}
-			r, err := parseRoute(body)
-			if err == nil && (protocol == 0 || r.protocol == protocol) {
-				routes = append(routes, r)
-			}
-			return err
-		}}
-	})
-	if isErrno(err, unix.EAFNOSUPPORT, unix.EOPNOTSUPP) {
-		err = nil
-	}
-	return routes, err
+	links, err := c.dumpLinks(kindVeth)
+	return slices.DeleteFunc(links, func(l link) bool {
+		return !strings.HasPrefix(l.name, attach.HostIfnamePrefix) || !l.ours()
+	}), err
 }

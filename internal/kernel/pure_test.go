@@ -104,8 +104,7 @@ func TestMasqueradeComments(t *testing.T) {
 	}
 	base := Node{Sources: p("10.1.0.0/24"), Pools: p("10.1.0.0/16", "10.2.0.0/16")}
 	comment := func(n Node) string {
-		_, comments := masqueradeOf(n)
-		return strings.Join(comments, "|")
+		return strings.Join(commentsOf(familiesOf(n)), "|")
 	}
 	for name, same := range map[string]Node{
 		"other order":    {Sources: base.Sources, Pools: p("10.2.0.0/16", "10.1.0.0/16")},
@@ -220,12 +219,12 @@ func TestRequestsReadBack(t *testing.T) {
 		t.Errorf("route %+v, error %v, want %+v", r, err, want)
 	}
 	a, err := parseAddress(body(addAddress(netip.MustParsePrefix("fd00::1/128"), "eth0", 7)))
-	if err != nil || a != (address{prefix: netip.MustParsePrefix("fd00::1/128"), index: 7}) {
+	if err != nil || a != (address{prefix: netip.MustParsePrefix("fd00::1/128"), index: 7, flags: unix.IFA_F_NODAD}) {
 		t.Errorf("address %+v, error %v", a, err)
 	}
 	neigh := attach.Neighbour{Addr: netip.MustParseAddr("fd00::1"), MAC: attach.HostMAC}
 	n, err := parseNeighbour(body(addNeighbour(neigh, "eth0", 7)))
-	if err != nil || n != (neighbour{Neighbour: neigh, index: 7, permanent: true, valid: true}) {
+	if err != nil || n != (neighbour{Neighbour: neigh, index: 7, family: unix.AF_INET6, plain: true, permanent: true, valid: true}) {
 		t.Errorf("neighbour %+v, error %v", n, err)
 	}
 	l, err := parseLink(body(addVeth(attach.Plan{HostIfname: "weft0", Ifname: "eth0", MTU: 1450, HostMAC: attach.HostMAC}, &Netns{})))

@@ -31,6 +31,7 @@ const (
 	neighbourReachable  = 0x02   // NUD_REACHABLE
 	neighbourDelay      = 0x08   // NUD_DELAY
 	neighbourProbe      = 0x10   // NUD_PROBE
+	neighbourNoARP      = 0x40   // NUD_NOARP: for a forwarding entry, static
 	neighbourValid      = neighbourPermanent | neighbourStale | neighbourReachable | neighbourDelay | neighbourProbe
 	neighbourExtLearned = 0x10 // NTF_EXT_LEARNED: not subject to garbage collection
 )

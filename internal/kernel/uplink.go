@@ -19,26 +19,40 @@ var documentation = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustPar
 // IPv4's or else IPv6's, or DefaultMTU where there is neither.
 func (h *Handle) UplinkMTU() (int, error) {
 	mtu := DefaultMTU
-	err := h.with(func(c *conn) error {
-		for _, a := range documentation {
-			var r route
-			if err := c.exec(lookUpRoute(a, &r)); err != nil {
-				if isErrno(err, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP) {
-					continue // no route, or one that says "unreachable", "prohibit", "blackhole"; or no such family
-				}
-				return err
-			}
-			if r.oif == 0 || r.oif == loopbackIndex {
-				continue // IPv6 answers "unreachable" in this way
-			}
-			var l link
-			if err := c.exec(getLink(r.oif, "", &l)); err != nil {
-				return err
-			}
-			mtu = l.mtu
-			return nil
-		}
-		return nil
+	err := h.with(func(c *conn) (err error) {
+		mtu, err = c.uplinkMTU()
+		return err
 	})
 	return mtu, err
+}
+
+func (c *conn) uplinkMTU() (int, error) {
+	for _, a := range documentation {
+		r, err := c.defaultRoute(a)
+		if err != nil {
+			return 0, err
+		}
+		if r.oif == 0 {
+			continue
+		}
+		var l link
+		if err := c.exec(getLink(r.oif, "", &l)); err != nil {
+			return 0, err
+		}
+		return l.mtu, nil
+	}
+	return DefaultMTU, nil
+}
+
+// defaultRoute looks up the way to an address that nobody has. oif is 0 if there
+// is none.
+func (c *conn) defaultRoute(a netip.Addr) (r route, err error) {
+	err = c.exec(lookUpRoute(a, &r))
+	if isErrno(err, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP) {
+		return route{}, nil // no route, or one that says "unreachable", "prohibit", "blackhole"; or no such family
+	}
+	if r.oif == loopbackIndex {
+		return route{}, err // IPv6 answers "unreachable" in this way
+	}
+	return r, err
 }
