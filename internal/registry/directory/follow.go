@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"weft.dev/weft/internal/registry"
+)
+
+// follower keeps a Store at what the directory holds. It belongs to one
+// goroutine.
+type follower struct {
+	*Directory
+	store    *registry.Store
+	index    *index
+	identity identity      // of the directory that was read last
+	retry    time.Duration // how long to wait when contact is lost
+	// busy are the files that somebody has open for writing. The kernel tells
+	// of the closing of a file just before it counts a writer less, so that it
+	// takes another look; pause is how long after this one.
+	busy  map[string]struct{}
+	pause time.Duration
+	lost  bool // contact, as was logged
+}
+
+// follow feeds the Store until contact is lost.
+func (f *follower) follow(ctx context.Context) error {
+	w, err := newWatch()
+	if err != nil {
+		return err
+	}
+	defer w.file.Close()
+	defer context.AfterFunc(ctx, w.interrupt)()
+	if err := f.connect(w); err != nil {
+		return err
+	}
+	nextScan := time.Now().Add(f.interval)
+	for {
+		until := nextScan
+		if again := time.Now().Add(f.pause); len(f.busy) > 0 && again.Before(nextScan) {
+			until = again
+		}
+		n, err := w.next(ctx, until)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			n = news{files: maps.Clone(f.busy), all: until.Equal(nextScan)}
+			f.pause = min(2*f.pause, lastPause)
+		case err != nil:
+			return fmt.Errorf("read notifications: %w", err)
+		default:
+			f.pause = firstPause
+		}
+		if n.lost {
+			return fmt.Errorf("directory %s was deleted, moved away or unmounted", f.path)
+		}
+		if err := f.look(w, n); err != nil {
+			return err
+		}
+		if n.all {
+			nextScan = time.Now().Add(f.interval)
+		}
+	}
+}
+
+// connect reads everything, and has the Store know.
+func (f *follower) connect(w *watch) error {
+	start := time.Now()
+	t, err := openTree(f.path)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	id, err := t.identity()
+	if err != nil {
+		return err
+	}
+	if id != f.identity {
+		f.index.forgetStats()
+	}
+	changed := map[string]struct{}{}
+	found, err := f.scan(w, t, changed)
+	if err != nil {
+		return err
+	}
+	if known := len(f.index.files); found == 0 && known > 0 && id != f.identity {
+		return fmt.Errorf("directory %s is another one than before, without any of %d manifests", f.path, known)
+	}
+	f.identity = id
+	f.read(t, changed, true)
+	f.store.Synced(time.Now())
+	f.lost, f.retry = false, firstRetry
+	f.log.Info("directory of manifests is read", "path", f.path, "files", len(f.index.files),
+		"objects", len(f.index.owner), "rejected", len(f.index.rejected), "took", time.Since(start))
+	return nil
+}
+
+// look sees to the news, if the directory is still the one that they are of.
+func (f *follower) look(w *watch, n news) error {
+	t, err := openTree(f.path)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	id, err := t.identity()
+	if err != nil {
+		return err
+	}
+	if id != f.identity {
+		return fmt.Errorf("directory %s was replaced by another one", f.path)
+	}
+	if n.all {
+		if _, err := f.scan(w, t, n.files); err != nil {
+			return err
+		}
+	}
+	f.read(t, n.files, n.all)
+	return nil
+}
+
+// read reads files and brings the Store up to date.
+func (f *follower) read(t tree, changed map[string]struct{}, scanned bool) {
+	for names := slices.Sorted(maps.Keys(changed)); len(names) > 0; names = f.index.takeAgain() {
+		for _, r := range readAll(t, names) {
+			f.take(r, scanned)
+		}
+	}
+	f.index.tell(f.store.Apply, f.reject)
+}
+
+// take brings the index up to date with what was read.
+func (f *follower) take(r reading, scanned bool) {
+	delete(f.busy, r.name)
+	switch {
+	case errors.Is(r.err, fs.ErrNotExist):
+		f.index.remove(r.name)
+	case errors.Is(r.err, errBusy):
+		f.busy[r.name] = struct{}{}
+		if scanned { // else it is but an instant ago
+			f.index.keep(r.name, r.stat, r.err)
+		}
+	case r.err != nil:
+		f.index.keep(r.name, r.stat, r.err)
+	default:
+		f.index.put(r.name, r.stat, r.manifest)
+	}
+}
+
+// reject tells the Store, and people.
+func (f *follower) reject(object, reason string) {
+	f.store.Reject(object, reason)
+	if reason == "" {
+		f.log.Info("object is no longer rejected", "object", object)
+	} else {
+		f.log.Warn("object is rejected", "object", object, "reason", reason)
+	}
+}
