@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows the main job of Weft on this machine, from nothing to nothing: pods get
-# a network, use it, one goes, all go. `make demo` builds the programs first.
-# Everything happens in network namespaces of the lab's own. Needs root.
+# Shows the main job of Weft on this machine, from nothing to nothing: three
+# nodes on two segments, pods that all reach each other, an agent that is killed
+# and a node that burns. `make demo` builds the programs first. Everything
+# happens in network namespaces of the lab's own. Needs root.
 
 set -euo pipefail
 
@@ -11,12 +12,8 @@ cd "$(dirname "$0")/.."
 bin=${WEFT_BIN:-$PWD/bin}
 weft=$bin/weft
 name=demo
-state=/run/weft-lab/$name/node1/state
-log=/run/weft-lab/$name/node1/agent.log
-outside4=203.0.113.1 outside6=2001:db8:113::1 # as `weft lab status` shows them
-node4=198.18.1.11 node6=2001:db8:18:1::11
-pods=(a b c)
-declare -A ip4 ip6
+lab=/run/weft-lab/$name
+pods=(a:node1 b:node1 c:node2 d:node2 e:node3 f:node3)
 
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
 	bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
@@ -27,6 +24,7 @@ fi
 # ---- how it speaks ---------------------------------------------------------
 
 number=0
+filter='' # what run shows, see brief
 current='the preparations'
 started=no # whether there is a lab of ours to clean up
 scratch=$(mktemp -d)
@@ -40,12 +38,17 @@ step() {
 	printf '   %s\n' "$@"
 }
 
-# run COMMAND...: shows the command as a newcomer would type it, then its output.
+# run COMMAND...: shows the command as a newcomer would type it, then its output:
+# all of it, or, after brief, the header and what matches.
 run() {
 	printf '   %s$ %s%s\n' "$dim" "${*//$bin\//bin/}" "$plain"
 	"$@" >"$scratch/out" 2>&1 || fail "\`${*//$bin\//bin/}\` succeeds" "$(cat "$scratch/out")"
-	sed 's/^/     /' "$scratch/out"
+	awk -v filter="$filter" 'NR == 1 || $0 ~ filter { print "     " $0 }' "$scratch/out"
+	filter=''
 }
+
+# brief PATTERN: how much the next run shows.
+brief() { filter=$1; }
 
 good() { printf '   %sok%s  %s\n' "$green" "$plain" "$1"; }
 
@@ -61,11 +64,11 @@ finish() {
 	local status=$?
 	trap '' INT TERM
 	if [[ $started == yes ]]; then
-		if [[ $status != 130 && -f $log ]]; then
+		if [[ $status != 130 && -d $lab ]]; then
 			local kept
-			kept=$(mktemp /tmp/weft-demo-agent.XXXXXX.log)
-			cp "$log" "$kept"
-			printf '   log of the agent: %s\n' "$kept" >&2
+			kept=$(mktemp -d /tmp/weft-demo.XXXXXX)
+			cp -r --parents "$lab"/node*/agent.log "$lab"/registry "$kept" 2>/dev/null || true
+			printf '   logs of the agents and manifests: %s\n' "$kept" >&2
 		fi
 		printf '   cleaning up: weft lab down --name %s\n' "$name" >&2
 		"$weft" lab down --name "$name" >/dev/null || status=1
@@ -78,137 +81,114 @@ trap 'echo >&2; echo "   interrupted in step $number, $current" >&2; exit 130' I
 
 # ---- what it asks ----------------------------------------------------------
 
-# within MACHINE COMMAND...: runs weft inside a pod, the node or the outside.
-within() {
-	local machine=$1
+# on NODE COMMAND...: an operator's command of weft on a node, as run shows it.
+on() {
+	local node=$1
 	shift
-	"$weft" lab exec --name "$name" "$machine" -- "$weft" "$@"
+	run "$weft" lab exec --name "$name" "$node" -- "$weft" "$@" --state-dir "$lab/$node/state"
 }
-
-# ping FROM ADDRESS: prints the round-trip time.
-ping() {
-	local out
-	out=$(within "$1" lab probe ping "$2" 2>&1) || fail "$1 gets an answer from $2" "$out"
-	echo "${out#*answers in }"
-}
-
-# serve MACHINE: a server on port 8080 that says who it is and whom it sees.
-# It lives until the lab goes down; this returns when it listens.
-serve() {
-	local line=''
-	read -r line < <(within "$1" lab probe serve --as "$1" --port 8080 2>&1) || true
-	[[ $line == 'listening on port 8080' ]] || fail "a server in $1 listens on port 8080" "$line"
-}
-
-# ask FROM ADDRESS WANT: asks the server there by TCP. Its answer, "<server>
-# sees <client>", must begin with WANT.
-ask() {
-	local out
-	out=$(within "$1" lab probe ask tcp "$2:8080" 2>&1) || fail "$1 reaches $2 by TCP" "$out"
-	[[ $out == "$3"* ]] || fail "$1 asks $2: $3…" "$out"
-	echo "$out"
-}
-
-addresses() { within node1 ipam show --state-dir "$state" --addresses; }
 
 # ---- the demonstration -----------------------------------------------------
 
 if [[ $EUID -ne 0 ]]; then
-	current='the preparations' fail 'to be root, because network namespaces need it' "user $(id -un); try: sudo make demo"
+	fail 'to be root, because network namespaces need it' "user $(id -un); try: sudo make demo"
 fi
 for program in weft weft-cni weft-ipam; do
 	[[ -x $bin/$program ]] || fail "$bin/$program exists" 'it does not; run: make build'
 done
-if [[ -e /run/weft-lab/$name ]]; then
-	fail "no lab \"$name\" exists" "/run/weft-lab/$name, of an earlier run; remove it with: bin/weft lab down --name $name"
+if [[ -e $lab ]]; then
+	fail "no lab \"$name\" exists" "$lab, of an earlier run; remove it with: bin/weft lab down --name $name"
 fi
 begin=${EPOCHREALTIME/[.,]/}
 "$weft" lab probe machine >"$scratch/before"
 
-step 'A node' \
-	'A Kubernetes node, played by a network namespace: a real `weft agent` runs in it.' \
-	'A second namespace plays the world outside. No cluster and no container is needed,' \
-	'and nothing else on this machine is touched.'
+step 'Three nodes on two segments' \
+	'A Kubernetes node is played by a network namespace in which a real `weft agent` runs.' \
+	'node1 and node3 are on one Ethernet segment, node2 is on another; the namespace' \
+	'"outside" is the router between them and the world beyond. No cluster and no' \
+	'container is needed, and nothing else on this machine is touched.'
 started=yes
-run "$weft" lab up --name "$name"
+run "$weft" lab up --name "$name" --nodes 3 --segments 2
 
-step 'Three pods' \
+step 'What the nodes have agreed on' \
+	'The state of the cluster is a directory of Kubernetes manifests here, the API server' \
+	'in a real one. A pool says which addresses pods may have. Each node has leased a' \
+	'block of each family out of it, by creating an object that is named after the block:' \
+	'two nodes cannot create the same. Nobody else is asked.'
+run cat "$lab/registry/pool.yaml"
+on node1 lease list
+[[ $(grep -c ' default ' "$scratch/out") == 6 ]] || fail 'six leases, two for each node' "$(cat "$scratch/out")"
+good 'each node has a block of its own of each family'
+
+step 'Two pods on each node' \
 	'For each pod the lab does what containerd does: it makes a network namespace and' \
-	'executes the CNI plugin `weft-cni`, which gives it an interface, an IPv4 and an IPv6' \
-	'address and routes. ADD is the time that the runtime had to wait for that.'
+	'executes the CNI plugin `weft-cni`, which gives it an interface, an address out of' \
+	"each of its node's blocks, and routes. ADD is the time that the runtime waits for it."
 for pod in "${pods[@]}"; do
-	run "$weft" lab pod add --name "$name" "$pod"
-	both=$(awk 'NR == 2 { print $3 }' "$scratch/out")
-	ip4[$pod]=${both%,*} ip6[$pod]=${both#*,}
-	[[ ${ip4[$pod]} == *.*.*.* && ${ip6[$pod]} == *:* ]] || fail "pod $pod has an IPv4 and an IPv6 address" "$both"
+	run "$weft" lab pod add --name "$name" "${pod%:*}" --node "${pod#*:}"
 done
 
-step 'Every pod reaches every pod' \
-	'Ping, over IPv4 and IPv6, in every direction.'
-for from in "${pods[@]}"; do
-	for to in "${pods[@]}"; do
-		[[ $from != "$to" ]] || continue
-		time4=$(ping "$from" "${ip4[$to]}")
-		time6=$(ping "$from" "${ip6[$to]}")
-		printf '     %s -> %s   %-12s %-10s   %-12s %s\n' "$from" "$to" "${ip4[$to]}" "$time4" "${ip6[$to]}" "$time6"
-	done
-done
-good 'all 12 answered'
+step 'Every pod reaches every pod, without NAT' \
+	'Every pod asks every other, and the outside, over IPv4 and IPv6, by ICMP, TCP and' \
+	'UDP. The pod that is asked sees SOURCE, the own address of the one that asks. The' \
+	"outside has no route to a pod: what leaves the pods' network for it carries the" \
+	"node's address. Shown is pod a; all others are tried as well."
+brief '^a '
+run "$weft" lab check --name "$name"
+good "$(tail -1 "$scratch/out")"
 
-step 'One port for all, and no NAT between pods' \
-	'A server in each pod listens on port 8080: they cannot collide, each pod has a' \
-	'network of its own. A server answers with its name and with the address that it' \
-	'sees the client at, which must be the address of the asking pod.'
-for pod in "${pods[@]}"; do
-	serve "$pod"
-done
-for from in "${pods[@]}"; do
-	for to in "${pods[@]}"; do
-		[[ $from != "$to" ]] || continue
-		answer4=$(ask "$from" "${ip4[$to]}" "$to sees ${ip4[$from]}:")
-		answer6=$(ask "$from" "[${ip6[$to]}]" "$to sees [${ip6[$from]}]:")
-		printf '     %s asks %s:   %-24s   %s\n' "$from" "$to" "$answer4" "$answer6"
-	done
-done
-good 'all 12 answered with the right name, and saw the pod itself'
+step 'Which way the packets take' \
+	'node3 is on the segment of node1: a plain route by its address, nothing is added to' \
+	'a packet. node2 is not: packets go inside UDP, by VXLAN. Each node decides that by' \
+	'itself, for each other node. Each route names the object that asks for it.'
+on node1 node list
+grep -q '^node2 .* vxlan ' "$scratch/out" || fail 'node1 reaches node2 by VXLAN' "$(cat "$scratch/out")"
+grep -q '^node3 .* native ' "$scratch/out" || fail 'node1 reaches node3 natively' "$(cat "$scratch/out")"
+brief 'SubnetLease'
+on node1 route list
+good 'native on the segment, VXLAN across'
 
-step 'The outside' \
-	'The outside has no route to a pod, so it could not answer one. What leaves the node' \
-	"therefore carries the node's address, $node4 or $node6: it is masqueraded."
-serve outside
-answer4=$(ask a "$outside4" "outside sees $node4:")
-answer6=$(ask a "[$outside6]" "outside sees [$node6]:")
-printf '     a asks outside:   %s   %s\n' "$answer4" "$answer6"
-good "the outside sees the node, not ${ip4[a]} or ${ip6[a]}"
+step 'An agent is killed' \
+	'Pod a sends a numbered message to pod c every 2 ms, over IPv4 and IPv6. Meanwhile the' \
+	'agent of node1 is killed (SIGKILL), a pod is deleted without it, and it is' \
+	'started again. Packets are the business of the kernel: they must not notice.'
+"$weft" lab stream --name "$name" a c --for 4s >"$scratch/stream" 2>&1 &
+stream=$!
+run "$weft" lab node kill --name "$name" node1
+run "$weft" lab pod del --name "$name" b
+run "$weft" lab node start --name "$name" node1
+printf '   %s$ bin/weft lab stream --name %s a c --for 4s%s\n' "$dim" "$name" "$plain"
+wait "$stream" || fail 'no message is lost' "$(cat "$scratch/stream")"
+sed 's/^/     /' "$scratch/stream"
+good 'no message was lost'
 
 step 'Is all as it should be?' \
 	'The runtime can ask the plugin at any time: STATUS, whether the node could take' \
 	'another pod, and CHECK, whether a pod still has all that it was given.'
 run "$weft" lab status --name "$name"
 
-step 'A pod goes' \
-	'Pod b is deleted (CNI DEL). Its addresses are free, but they cool down for half a' \
-	'minute: a peer that has not yet heard should not talk to a stranger. So the next' \
-	'pod gets other ones, although these are the lowest that are free.'
-run "$weft" lab pod del --name "$name" b
-# DEL returns as soon as the pod is cut off; the kernel takes a moment longer,
-# and the address is free only then.
-for ((try = 0; try < 50; try++)); do
-	addresses >"$scratch/addresses"
-	[[ $(grep -cE "^(${ip4[b]}|${ip6[b]}) +cooling" "$scratch/addresses") != 2 ]] || break
-	sleep 0.1
+step 'A node burns' \
+	'node2 disappears with its pods, and nobody there says goodbye. Its Node object is' \
+	'deleted, as an operator does then, and with it its leases. The other nodes see' \
+	'that, and what led to it is gone from their kernels.'
+run "$weft" lab node remove --name "$name" node2
+for node in node1 node3; do
+	for ((try = 0; try < 100; try++)); do
+		"$weft" lab exec --name "$name" "$node" -- "$weft" route list --state-dir "$lab/$node/state" >"$scratch/routes" 2>&1 || true
+		grep -q 'of node2' "$scratch/routes" || break
+		sleep 0.1
+	done
+	((try < 100)) || fail "$node has no route to node2's pods any more" "$(cat "$scratch/routes")"
 done
-printf '   %s$ bin/weft lab exec --name %s node1 -- bin/weft ipam show --state-dir %s --addresses%s\n' \
-	"$dim" "$name" "$state" "$plain"
-awk '{ printf "     %-12s %-9s %s\n", $1, $2, substr($3, 1, 24) }' "$scratch/addresses"
-((try < 50)) || fail "${ip4[b]} and ${ip6[b]} are cooling" "$(cat "$scratch/addresses")"
-good "${ip4[b]} and ${ip6[b]} are free and cooling"
-run "$weft" lab pod add --name "$name" d
-! grep -qE "[ ,](${ip4[b]}|${ip6[b]})[ ,]" "$scratch/out" || fail 'pod d gets other addresses than b had' "$(cat "$scratch/out")"
-good "pod d did not get pod b's addresses"
+run "$weft" lab exec --name "$name" node3 -- ip route
+on node1 lease list
+good 'nothing leads to node2 any more, and the others go on'
+brief '^a '
+run "$weft" lab check --name "$name"
+good "$(tail -1 "$scratch/out")"
 
 step 'The end' \
-	'The lab goes down: DEL for each pod, then agent, namespaces and files.'
+	'The lab goes down: DEL for each pod, then agents, namespaces and files.'
 run "$weft" lab down --name "$name"
 started=no
 
@@ -223,5 +203,5 @@ done
 ((try < 30)) || fail 'no difference' "$(cat "$scratch/diff")"
 good "no difference in $(wc -l <"$scratch/after") items"
 
-printf '\n%sAll of it in %d ms.%s Next: bin/weft lab up, and README.md.\n' \
+printf '\n%sAll of it in %d ms.%s Next: bin/weft lab up --nodes 3, and README.md.\n' \
 	"$bold" $(((${EPOCHREALTIME/[.,]/} - begin) / 1000)) "$plain"

@@ -19,6 +19,8 @@ part() { # NAME COMMAND...
 }
 
 part "unit and kernel tests, with the race detector" go test -race ./api/... ./cmd/... ./internal/...
+part "simulation: hundreds of nodes in virtual time" go test -count=1 -timeout 15m ./test/sim
+part "many nodes in the lab, and what breaks them" go test -count=1 -timeout 20m -v ./test/mesh
 part "conformance: thin, thick, and the reference ptp" go test -count=1 -timeout 15m ./test/conformance
 part "crash points" go test -count=1 -timeout 15m -v -run . ./test/crash
 part "soak: ADD and DEL with random kills" go test -count=1 -timeout 20m -v ./test/soak

@@ -4,19 +4,17 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/netip"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/fabric"
 	"weft.dev/weft/internal/journal"
 	"weft.dev/weft/internal/kernel"
 	"weft.dev/weft/internal/plugin"
@@ -24,24 +22,41 @@ import (
 
 // Agent is one running node agent.
 type Agent struct {
-	config  v1alpha1.AgentConfiguration
-	log     *slog.Logger
-	store   *journal.Store[*facts.Facts]
-	kernel  *kernel.Handle
-	engine  *engine.Engine
-	network engine.Network
-	stop    context.CancelCauseFunc
+	file     string // of the configuration; "" if it does not come from one
+	log      *slog.Logger
+	logLevel *slog.LevelVar
+	store    *journal.Store[*facts.Facts]
+	kernel   *kernel.Handle
+	engine   *engine.Engine
+	fabric   *fabric.Fabric
+	cluster  *membership // nil without a cluster
+	stop     context.CancelCauseFunc
+
+	// inputs is what network and node follow from. Whoever changes it holds
+	// changing until they do again.
+	changing sync.Mutex
+	inputs   inputs
+	started  bool // the fabric runs
+	network  atomic.Pointer[engine.Network]
+	node     atomic.Pointer[kernel.Node]
+	// moved has an element when this node's place in the underlay may have
+	// changed.
+	moved chan struct{}
+	// What goes wrong now, for status and log.
+	configuration, lost trouble
 }
 
 // Run serves until ctx ends, then stops in order: no new calls, the calls in
-// flight, the interfaces still to be removed, the journal. It returns an error
-// if it cannot start: *journal.OwnedError where another agent has the state
+// flight, the interfaces still to be removed, the journal. file is where c was
+// read from; what changes there takes effect live. Run returns an error if it
+// cannot start: *journal.OwnedError where another agent has the state
 // directory, *journal.CorruptError where the journal is damaged.
-func Run(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) error {
+func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file string, log *slog.Logger, level *slog.LevelVar) error {
 	a, err := open(ctx, c, log)
 	if err != nil {
 		return err
 	}
+	a.file, a.logLevel = file, level
 	defer a.close()
 	ctx, a.stop = context.WithCancelCause(ctx)
 	defer a.stop(nil)
@@ -53,9 +68,21 @@ func Run(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) e
 		return err
 	}
 	var background sync.WaitGroup
+	a.started = true
+	background.Go(func() { a.fabric.Run(ctx, log) })
 	background.Go(func() { a.engine.Reaper.Run(a.engine) })
 	background.Go(func() { a.maintain(ctx) })
-	log.Info("agent ready", "socket", c.Socket, "stateDir", c.StateDir, "subnets", a.network.Pool.Subnets())
+	background.Go(func() { a.followKernel(ctx) })
+	background.Go(func() { a.followUnderlay(ctx) })
+	if file != "" {
+		background.Go(func() { a.followConfiguration(ctx) })
+	}
+	if a.cluster != nil {
+		background.Go(func() { a.cluster.follow(ctx, a) })
+		background.Go(func() { a.cluster.keepLeases(ctx) })
+		background.Go(func() { a.followPools(ctx) })
+	}
+	log.Info("agent ready", "socket", c.Socket, "stateDir", c.StateDir, "subnets", a.network.Load().Pool.Subnets())
 
 	server.serve(ctx, a.answer)
 	a.engine.Reaper.Close()
@@ -79,14 +106,6 @@ func (a *Agent) check(err error) {
 }
 
 func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) (*Agent, error) {
-	pool, err := c.Network.Pool()
-	if err != nil {
-		return nil, fmt.Errorf("network.ranges: %w", err)
-	}
-	network := engine.Network{
-		Pool: pool, Routes: c.Network.Routes, MTU: c.Network.MTU,
-		Masquerade: *c.Network.Masquerade, Cooldown: time.Duration(*c.Network.Cooldown),
-	}
 	k, err := kernel.Open()
 	if err != nil {
 		return nil, err
@@ -96,12 +115,21 @@ func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) 
 		k.Close()
 		return nil, err
 	}
-	a := &Agent{config: c, log: log, store: store, kernel: k, network: network}
+	a := &Agent{log: log, store: store, kernel: k, inputs: inputs{config: c}, moved: make(chan struct{}, 1)}
+	a.configuration.what = "configuration file not in effect"
+	a.lost.what = "no address on the underlay"
+	a.network.Store(&engine.Network{})
+	a.node.Store(&kernel.Node{})
 	a.engine = &engine.Engine{
-		Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: c.StateDir, Now: time.Now, Node: &kernel.Node{},
+		Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: c.StateDir, Now: time.Now,
+		Node: func() kernel.Node { return *a.node.Load() },
 		Reaper: engine.NewReaper(func(key attach.Key, err error) {
 			log.Warn("interface not removed, will retry", "attachment", key.String(), "error", err)
 		}),
+	}
+	if err := a.join(ctx); err != nil {
+		a.close()
+		return nil, err
 	}
 	return a, nil
 }
@@ -118,102 +146,25 @@ func (a *Agent) recovered(ctx context.Context) error {
 	for _, torn := range a.store.Recovered() {
 		a.log.Warn("journal had an unfinished line", "cut", torn.String())
 	}
-	if err := a.changeNetwork(ctx); err != nil {
+	a.readUnderlay()
+	if err := a.changeNetwork(ctx, func(*inputs) {}); err != nil {
 		return err
 	}
-	if err := a.kernel.RestoreNode(*a.engine.Node); err != nil {
-		return fmt.Errorf("prepare the node: %w", err)
-	}
+	a.fabric.Step(time.Now())
 	a.sweep(ctx)
 	return nil
 }
 
-// leave removes what the previous network wanted of the node and the present
-// one does not.
-func (a *Agent) leave(f *facts.Facts) error {
-	if f.Config() == "" {
-		return nil
-	}
-	previous, err := engine.RecordedNetwork(f)
-	if err != nil {
-		// Another release may have written it otherwise; no reason not to start.
-		a.log.Warn("previous network unreadable; what it wanted of the node stays", "error", err)
-		return nil
-	}
-	had, err := engine.AgentNode(f, previous)
-	if err != nil {
-		return err
-	}
-	if err := a.kernel.RemoveNode(superseded(had, *a.engine.Node)); err != nil {
-		return fmt.Errorf("remove the previous network from the node: %w", err)
-	}
-	a.log.Info("network changed", "from", previous.Pool.Subnets(), "to", a.network.Pool.Subnets())
-	return nil
-}
-
-// superseded returns what the node had and shall not have any more. A table that
-// it shall have is replaced in one transaction later, without a gap.
-func superseded(had, wants kernel.Node) kernel.Node {
-	if had.Table == wants.Table {
-		had.Table = ""
-	}
-	had.Gateways = slices.DeleteFunc(had.Gateways, func(gw netip.Addr) bool { return slices.Contains(wants.Gateways, gw) })
-	return had
-}
-
-// changeNetwork writes the effective network to the journal where it changed,
-// so that the shim can serve calls without the agent, and removes from the node
-// what only the previous one wanted.
-func (a *Agent) changeNetwork(ctx context.Context) error {
-	raw, err := json.Marshal(a.network)
-	if err != nil {
-		return err
-	}
-	return a.store.Update(ctx, func(f *facts.Facts) ([]string, error) {
-		if *a.engine.Node, err = engine.AgentNode(f, a.network); err != nil {
-			return nil, err
-		}
-		if f.Config() == string(raw) {
-			return nil, nil
-		}
-		if err := a.leave(f); err != nil {
-			return nil, err
-		}
-		entry, err := facts.EncodeConfig(time.Now().UnixNano(), string(raw))
-		return []string{entry}, err
-	})
-}
-
-// maintain collects garbage and restores the node's objects, periodically.
+// maintain collects garbage, periodically.
 func (a *Agent) maintain(ctx context.Context) {
-	tick := time.NewTicker(time.Duration(*a.config.GC.Interval))
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			a.restoreNode()
+		case <-time.After(time.Duration(*a.config().GC.Interval)):
 			a.sweep(ctx)
 		}
 	}
-}
-
-// restoreNode brings back what somebody else removed, such as `nft flush
-// ruleset`.
-func (a *Agent) restoreNode() {
-	node := *a.engine.Node
-	before, err := a.kernel.CompareNode(node)
-	if err == nil && len(before) == 0 {
-		return
-	}
-	err = errors.Join(err, a.kernel.RestoreNode(node))
-	after, cerr := a.kernel.CompareNode(node)
-	if err = errors.Join(err, cerr); err != nil || len(after) > 0 {
-		a.log.Warn("node not as it should be, will retry", "differences", after, "error", err)
-		return
-	}
-	a.log.Info("node restored", "differences", before)
 }
 
 func (a *Agent) sweep(ctx context.Context) {

@@ -16,8 +16,14 @@ import (
 	"weft.dev/weft/internal/wire"
 )
 
-// answer serves one CNI call that a shim forwarded.
+// answer serves one CNI call that a shim forwarded, or a question of the
+// operator's commands.
 func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wire.Response, after func()) {
+	if r.Query != "" {
+		closeFD(netns)
+		settled := func(ctx context.Context) error { return a.fabric.Wait(ctx) }
+		return answerQuery(ctx, r.Query, settled, a.report), nil
+	}
 	start := time.Now()
 	call := cni.CallFromEnv(func(key string) string { return r.Env[key] }, r.Config)
 	var cerr *cni.Error
@@ -53,8 +59,12 @@ func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received) ([]
 		Engine:    a.engine,
 		OpenNetns: sandbox.open,
 		Network: func(cfg *cni.Config) (engine.Network, *cni.Error) {
-			return a.network.For(cfg.Name, cfg.MTU), nil
+			n := a.network.Load()
+			return n.For(cfg.Name, cfg.MTU), a.ready(n)
 		},
+	}
+	if a.cluster != nil {
+		defer a.cluster.kick()
 	}
 	return verbs.Serve(ctx, call, cfg)
 }

@@ -84,21 +84,32 @@ func TestDirectionOfDependencies(t *testing.T) {
 		return names
 	}
 	allowed := map[string][]string{
-		"api/v1alpha1":     {},
-		"internal/crash":   {},
-		"internal/journal": in("internal/crash"),
-		"internal/kernel":  in("internal/crash"),
-		"internal/cni":     {},
-		"internal/wire":    in("internal/crash"),
-		"internal/view":    {},
-		"internal/engine":  in("internal/crash", "internal/kernel", "internal/journal"),
-		"internal/plugin":  in("internal/crash", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire"),
-		"internal/agent":   in("api/v1alpha1", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire", "internal/plugin"),
-		"internal/inspect": in("api/v1alpha1", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire"),
-		"internal/repair":  in("internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/plugin", "internal/inspect"),
-		"internal/lab":     in("api/v1alpha1", "internal/kernel", "internal/view", "internal/lab/probe"),
-		"cmd/weft-cni":     in("internal/plugin"),
-		"cmd/weft":         in("internal/cli"),
+		"api/v1alpha1":             {},
+		"internal/crash":           {},
+		"internal/journal":         in("internal/crash"),
+		"internal/kernel":          in("internal/crash"),
+		"internal/cni":             {},
+		"internal/wire":            in("internal/crash"),
+		"internal/view":            {},
+		"internal/engine":          in("internal/crash", "internal/kernel", "internal/journal"),
+		"internal/plugin":          in("internal/crash", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire"),
+		"internal/report":          in("internal/view"),
+		"internal/inspect":         in("api/v1alpha1", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire", "internal/report", "internal/inspect/forward"),
+		"internal/inspect/forward": {},
+
+		"internal/registry":           {},
+		"internal/registry/convert":   in("api/v1alpha1"),
+		"internal/registry/directory": in("api/v1alpha1", "internal/registry", "internal/registry/convert"),
+		"internal/leasing":            in("internal/registry"),
+		"internal/reconcile":          {},
+		"internal/fabric":             in("internal/reconcile", "internal/registry"),
+		"internal/agent": in("api/v1alpha1", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire", "internal/plugin",
+			"internal/registry", "internal/registry/directory", "internal/leasing", "internal/fabric", "internal/reconcile", "internal/report"),
+
+		"internal/repair": in("internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/plugin", "internal/inspect"),
+		"internal/lab":    in("api/v1alpha1", "internal/kernel", "internal/view", "internal/lab/probe"),
+		"cmd/weft-cni":    in("internal/plugin"),
+		"cmd/weft":        in("internal/cli"),
 	}
 	for name, list := range allowed {
 		for _, p := range load(t, module+name) {

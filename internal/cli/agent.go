@@ -3,10 +3,8 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"syscall"
 
@@ -24,20 +22,14 @@ func newAgentCommand() *cobra.Command {
 		Short: "Run the node agent until SIGTERM",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				return fmt.Errorf("read the agent's configuration: %w", err)
-			}
-			config, err := v1alpha1.ParseAgentConfiguration(raw)
-			if err != nil {
-				return fmt.Errorf("configuration %s: %w", file, err)
-			}
-			if check {
-				return nil
+			config, err := agent.LoadConfiguration(file)
+			if err != nil || check {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			return agent.Run(ctx, config, newLogger(cmd.ErrOrStderr(), config.Log))
+			log, level := newLogger(cmd.ErrOrStderr(), config.Log)
+			return agent.Run(ctx, config, file, log, level)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind AgentConfiguration)")
@@ -46,12 +38,12 @@ func newAgentCommand() *cobra.Command {
 	return cmd
 }
 
-func newLogger(w io.Writer, c v1alpha1.LogConfiguration) *slog.Logger {
-	var level slog.Level
+func newLogger(w io.Writer, c v1alpha1.LogConfiguration) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(c.Level)) // validated with the configuration
 	opts := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		return slog.New(slog.NewJSONHandler(w, opts)), level
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(slog.NewTextHandler(w, opts)), level
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft.dev/weft/internal/lab"
-	"weft.dev/weft/internal/lab/probe"
 	"weft.dev/weft/internal/view"
 )
 
@@ -43,13 +42,15 @@ func newLabCommand() *cobra.Command {
 	cmd := group("lab", "Make and use a small pod network on this machine, without Kubernetes")
 	cmd.Long = `Make and use a small pod network on this machine, without Kubernetes.
 
-A node, the world outside it and each pod are network namespaces below
-/run/weft-lab; the node runs a real agent, and pods are attached by the real
-CNI plugin. Nothing else on the machine is touched. Needs root.`
+Nodes, the world outside them and pods are network namespaces below
+/run/weft-lab; each node runs a real agent, and pods are attached by the real
+CNI plugin. The cluster's state is the directory "registry" of the lab, with
+ordinary manifests. Nothing else on the machine is touched. Needs root.`
 	cmd.PersistentFlags().StringVar(&f.name, "name", lab.DefaultName, "name of the lab")
 	cmd.PersistentFlags().StringVar(&f.root, "root", lab.DefaultRoot, "directory of all labs")
 	_ = cmd.PersistentFlags().MarkHidden("root")
-	cmd.AddCommand(newLabUp(f), newLabDown(f), newLabStatus(f), newLabExec(f), newLabPod(f), newLabProbe())
+	cmd.AddCommand(newLabUp(f), newLabDown(f), newLabStatus(f), newLabExec(f),
+		newLabPod(f), newLabNode(f), newLabLink(f), newLabCheck(f), newLabStream(f), newLabProbe())
 	return cmd
 }
 
@@ -57,6 +58,8 @@ func newLabUp(f *labFlags) *cobra.Command {
 	var (
 		s        lab.Spec
 		mode     string
+		family   string
+		backend  string
 		subnets  []string
 		conflist string
 	)
@@ -66,6 +69,7 @@ func newLabUp(f *labFlags) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			s.Name, s.Mode = f.name, lab.Mode(mode)
+			s.Family, s.Backend = lab.Family(family), lab.Backend(backend)
 			if s.Subnets, err = parseSubnets(subnets); err != nil {
 				return err
 			}
@@ -92,7 +96,12 @@ func newLabUp(f *labFlags) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&mode, "mode", string(lab.Thick), "how pods are attached: thick (by an agent) or thin (by the plugin alone)")
-	cmd.Flags().StringSliceVar(&subnets, "subnet", nil, "pod subnet; repeat it for several, a pod gets one address of each (default 10.42.0.0/24 and fd00:42::/64)")
+	cmd.Flags().IntVar(&s.Nodes, "nodes", 1, "number of nodes, 1 to 200; one in a thin lab")
+	cmd.Flags().IntVar(&s.Segments, "segments", 1, "number of segments that the nodes are spread over; a router joins them")
+	cmd.Flags().StringVar(&family, "family", string(lab.Dual), "what nodes and pods speak: ipv4, ipv6 or dual")
+	cmd.Flags().StringVar(&backend, "backend", "", "how packets travel between nodes: auto, vxlan or native (default auto)")
+	cmd.Flags().StringSliceVar(&subnets, "subnet", nil, "addresses of the pods, repeat it for each family: the space that nodes lease blocks from (default 10.42.0.0/16 and fd00:42::/48), "+
+		"or in a thin lab a subnet of the node (default 10.42.0.0/24 and fd00:42::/64)")
 	cmd.Flags().StringSliceVar(&s.PluginDirs, "plugin-dir", nil, "directory to search for other CNI plugins")
 	cmd.Flags().StringVar(&conflist, "conflist", "", "file with a CNI network configuration list to use instead of the lab's own")
 	return cmd
@@ -148,7 +157,7 @@ func newLabStatus(f *labFlags) *cobra.Command {
 				return err
 			}
 			if !s.Healthy() {
-				return errors.New("the lab is not healthy: see NETWORK and CHECK above")
+				return errors.New("the lab is not healthy: see LINK, NETWORK and CHECK above")
 			}
 			return nil
 		},
@@ -179,193 +188,4 @@ func newLabExec(f *labFlags) *cobra.Command {
 	// is then handed over like any other argument.
 	cmd.Flags().SetInterspersed(false)
 	return cmd
-}
-
-func newLabPod(f *labFlags) *cobra.Command {
-	cmd := group("pod", "Add, delete and list pods")
-	cmd.AddCommand(newLabPodAdd(f), newLabPodDel(f), newLabPodList(f))
-	return cmd
-}
-
-func newLabPodAdd(f *labFlags) *cobra.Command {
-	var (
-		node   string
-		ips    []string
-		format string
-	)
-	cmd := &cobra.Command{
-		Use:   "add NAME",
-		Short: "Make a pod and attach it, as a container runtime does (CNI ADD)",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := view.ParseFormat(format); err != nil {
-				return err // before anything is made
-			}
-			s := lab.PodSpec{Name: args[0], Node: node}
-			for _, text := range ips {
-				ip, err := netip.ParseAddr(text)
-				if err != nil {
-					return fmt.Errorf("requested address %q: %w", text, err)
-				}
-				s.IPs = append(s.IPs, ip)
-			}
-			h, err := f.host(nil)
-			if err != nil {
-				return err
-			}
-			p, err := h.AddPod(cmd.Context(), f.name, s)
-			if err != nil {
-				return err
-			}
-			return printPods(cmd, format, []lab.Pod{p})
-		},
-	}
-	cmd.Flags().StringVar(&node, "node", "", "node of the pod (default the first)")
-	cmd.Flags().StringSliceVar(&ips, "ip", nil, "address to request; repeat it for each family")
-	cmd.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")
-	return cmd
-}
-
-func newLabPodDel(f *labFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:   "del NAME",
-		Short: "End what runs in a pod, detach it (CNI DEL) and remove it",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := f.host(cmd.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			return h.DeletePod(cmd.Context(), f.name, args[0])
-		},
-	}
-}
-
-func newLabPodList(f *labFlags) *cobra.Command {
-	var format string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the pods, without asking anything of them",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := f.host(nil)
-			if err != nil {
-				return err
-			}
-			pods, err := h.Pods(f.name)
-			if err != nil {
-				return err
-			}
-			return printPods(cmd, format, pods)
-		},
-	}
-	cmd.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")
-	return cmd
-}
-
-func printPods(cmd *cobra.Command, format string, pods []lab.Pod) error {
-	f, err := view.ParseFormat(format)
-	if err != nil {
-		return err
-	}
-	return view.Write(cmd.OutOrStdout(), f, pods)
-}
-
-// newLabProbe returns the hidden tools of the demonstration, to be run through
-// `weft lab exec`.
-func newLabProbe() *cobra.Command {
-	cmd := &cobra.Command{Use: "probe", Short: "Ask questions of the network this runs in", Hidden: true}
-	cmd.AddCommand(newProbePing(), newProbeServe(), newProbeAsk(), newProbeMachine())
-	return cmd
-}
-
-func newProbePing() *cobra.Command {
-	return &cobra.Command{
-		Use:   "ping ADDRESS...",
-		Short: "Ping each address until it answers, three times at most",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, arg := range args {
-				addr, err := netip.ParseAddr(arg)
-				if err != nil {
-					return err
-				}
-				rtt, err := probe.Ping(cmd.Context(), addr)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s answers in %.3f ms\n", addr, float64(rtt.Microseconds())/1000)
-			}
-			return nil
-		},
-	}
-}
-
-func newProbeServe() *cobra.Command {
-	var (
-		as   string
-		port uint16
-	)
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Answer on a port, TCP and UDP, with a name and the client's address",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := probe.Listen(as, port)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "listening on port %d\n", s.Port())
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return s.Run(ctx)
-		},
-	}
-	cmd.Flags().StringVar(&as, "as", "server", "name to answer with")
-	cmd.Flags().Uint16Var(&port, "port", 8080, "port to listen on, 0 for any")
-	return cmd
-}
-
-func newProbeAsk() *cobra.Command {
-	return &cobra.Command{
-		Use:   "ask tcp|udp ADDRESS:PORT...",
-		Short: "Print what the servers at these addresses answer, one line each",
-		Args:  cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, arg := range args[1:] {
-				server, err := netip.ParseAddrPort(arg)
-				if err != nil {
-					return err
-				}
-				answer, err := probe.Ask(cmd.Context(), args[0], server)
-				if err != nil {
-					return err
-				}
-				fmt.Fprint(cmd.OutOrStdout(), answer)
-			}
-			return nil
-		},
-	}
-}
-
-func newProbeMachine() *cobra.Command {
-	return &cobra.Command{
-		Use:   "machine",
-		Short: "Print what a lab could leave behind on the machine, sorted",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			m, err := lab.ObserveMachine(filepath.Dir(self))
-			if err != nil {
-				return err
-			}
-			for _, line := range m {
-				fmt.Fprintln(cmd.OutOrStdout(), line)
-			}
-			return nil
-		},
-	}
 }

@@ -23,7 +23,8 @@ func New(version string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAgentCommand(), newStatusCommand(), newPodCommand(), newIPAMCommand(), newLabCommand())
+	root.AddCommand(newAgentCommand(), newStatusCommand(), newNodeCommand(), newLeaseCommand(), newRouteCommand(),
+		newPodCommand(), newIPAMCommand(), newLabCommand())
 	return root
 }
 

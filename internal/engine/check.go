@@ -66,7 +66,7 @@ func (e *Engine) Check(ctx context.Context, k attach.Key, ns *kernel.Netns, want
 		return err
 	}
 	if e.Node != nil {
-		node = *e.Node
+		node = e.Node()
 	}
 	more, err := e.Kernel.CompareNode(node)
 	if err != nil {

@@ -359,7 +359,7 @@ func moveJournals(t *testing.T, from, to string) {
 
 func TestReaperRemovesManyAtOnce(t *testing.T) {
 	b := newBench(t)
-	b.Node = &kernel.Node{}
+	b.Node = func() kernel.Node { return kernel.Node{} }
 	var failed []error
 	b.Reaper = NewReaper(func(_ attach.Key, err error) { failed = append(failed, err) })
 	for _, c := range []string{"c1", "c2", "c3"} {
@@ -403,7 +403,7 @@ func TestReaperRemovesManyAtOnce(t *testing.T) {
 
 func TestReaperFallsBackToOneByOne(t *testing.T) {
 	b := newBench(t)
-	b.Node = &kernel.Node{}
+	b.Node = func() kernel.Node { return kernel.Node{} }
 	var failed []attach.Key
 	b.Reaper = NewReaper(func(k attach.Key, _ error) { failed = append(failed, k) })
 	for _, c := range []string{"c1", "c2"} {
@@ -462,7 +462,7 @@ func TestAdoptIgnoresWhatEndedMeanwhile(t *testing.T) {
 // pod comes back with the one that it had.
 func TestAddWaitsForAnAddressOnItsWay(t *testing.T) {
 	b := newBench(t)
-	b.Node = &kernel.Node{}
+	b.Node = func() kernel.Node { return kernel.Node{} }
 	if _, err := b.Add(ctx, b.request("c1")); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ type Kernel interface {
 	EnsureNode(n kernel.Node) error
 	CompareNode(n kernel.Node) ([]kernel.Difference, error)
 	RemoveNode(n kernel.Node) error
+	SetPodMTU(ns *kernel.Netns, ifname, hostIfname string, mtu int) error
 }
 
 // Delegates executes IPAM plugins of others.
@@ -59,11 +60,11 @@ type Engine struct {
 	// too. Nil: DEL removes its interface itself.
 	Reaper *Reaper
 
-	// Node, where set, is what the node itself needs (gateway routes,
-	// masquerading), and belongs to somebody who keeps it up: the agent. Nil:
+	// Node, where set, returns what the node itself needs (gateway routes,
+	// masquerading), which belongs to somebody who keeps it up: the agent. Nil:
 	// ADD ensures it for its own network, and the DEL of the network's last
 	// attachment removes it.
-	Node *kernel.Node
+	Node func() kernel.Node
 }
 
 // Network is what an attachment needs to know of its network. The agent also

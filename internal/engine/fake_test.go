@@ -143,6 +143,15 @@ func (k *fakeKernel) RemoveNode(kernel.Node) error {
 	return k.do("remove-node", func() error { k.node = nil; return nil })
 }
 
+func (k *fakeKernel) SetPodMTU(_ *kernel.Netns, _, hostIfname string, mtu int) error {
+	return k.do("set-pod-mtu", func() error {
+		p := k.links[hostIfname]
+		p.MTU = mtu
+		k.links[hostIfname] = p
+		return nil
+	})
+}
+
 // fakeDelegates counts what delegates still hold.
 type fakeDelegates struct {
 	held map[attach.Key]bool

@@ -12,6 +12,7 @@ import (
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/report"
 )
 
 // Range is the use of one set of ranges.
@@ -31,15 +32,7 @@ func (Range) Header() []string {
 
 // Cells implements view.Row.
 func (r Range) Cells() []string {
-	return []string{r.Network, r.Ranges, count(r.Total), fmt.Sprint(r.Used), count(r.Free), fmt.Sprint(r.Cooling)}
-}
-
-// count writes a number of addresses; the largest stands for "that or more".
-func count(n uint64) string {
-	if n > 1<<40 {
-		return "plenty"
-	}
-	return fmt.Sprint(n)
+	return []string{r.Network, r.Ranges, report.Count(r.Total), fmt.Sprint(r.Used), report.Count(r.Free), fmt.Sprint(r.Cooling)}
 }
 
 // Ranges returns how full each set is: of the agent's network, and of every

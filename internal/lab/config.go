@@ -30,24 +30,33 @@ func rangeSets(subnets []netip.Prefix) [][]subnetRange {
 type agentConfiguration struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
+	NodeName   string       `json:"nodeName"`
 	StateDir   string       `json:"stateDir"`
-	Socket     string       `json:"socket"`
+	Cluster    agentCluster `json:"cluster"`
 	Network    agentNetwork `json:"network"`
 }
 
+type agentCluster struct {
+	Directory string `json:"directory"`
+}
+
 type agentNetwork struct {
-	Ranges     [][]subnetRange `json:"ranges"`
-	Masquerade bool            `json:"masquerade"`
+	Backend agentBackend `json:"backend"`
+}
+
+type agentBackend struct {
+	Type Backend `json:"type"`
 }
 
 // agentYAML returns the configuration file of a node's agent.
-func agentYAML(l layout, node string, subnets []netip.Prefix) ([]byte, error) {
+func agentYAML(l layout, node string, b Backend) ([]byte, error) {
 	text, err := yaml.Marshal(agentConfiguration{
 		APIVersion: "weft.dev/v1alpha1",
 		Kind:       "AgentConfiguration",
+		NodeName:   node,
 		StateDir:   l.state(node),
-		Socket:     l.socket(node),
-		Network:    agentNetwork{Ranges: rangeSets(subnets), Masquerade: true},
+		Cluster:    agentCluster{Directory: l.registry()},
+		Network:    agentNetwork{Backend: agentBackend{Type: b}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write configuration of %s's agent: %w", node, err)

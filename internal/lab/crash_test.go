@@ -61,6 +61,131 @@ func killedAtEachStep(t *testing.T, h Host, s Spec) {
 	unchanged("at the end")
 }
 
+// TestNodeCommandsKilledAtEachStep: whatever is left, status tells it, and
+// remove removes it.
+func TestNodeCommandsKilledAtEachStep(t *testing.T) {
+	f := newFakeCluster(t)
+	nodeCommandsKilled(t, f.host, f.spec, func(...string) {})
+}
+
+// nodeCommandsKilled is for a lab of two nodes. use is to prove that pods on
+// these nodes work; it leaves none.
+func nodeCommandsKilled(t *testing.T, h Host, s Spec, use func(nodes ...string)) {
+	unchanged := observe(t, h.BinDir)
+	if err := h.Up(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	use("node1", "node2") // leaves directories
+	without := observe(t, h.BinDir)
+	j := job{BinDir: h.BinDir, Spec: s, Node: "node3"}
+	t.Run("add", func(t *testing.T) { addKilled(t, h, j, without) })
+	use("node1", "node2", "node3")
+	t.Run("remove", func(t *testing.T) { removeKilled(t, h, j, without) })
+	t.Run("start", func(t *testing.T) { startKilled(t, h, j) })
+	use("node1", "node2")
+	if err := h.Down(t.Context(), s.Name); err != nil {
+		t.Errorf("down: %v", err)
+	}
+	unchanged("after down")
+}
+
+// killedAt runs the job's verb until its n-th step; "" where it has no such
+// step any more.
+func (j job) killedAt(t *testing.T, verb string, n int) string {
+	t.Helper()
+	j.Verb = verb
+	step := j.killAtStep(t, n)
+	if step == "" && n < 3 {
+		t.Errorf("only %d steps of %s were tried", n-1, verb)
+	}
+	return step
+}
+
+// third returns the lab's third node, if there is one.
+func third(t *testing.T, h Host, lab string) (NodeStatus, bool) {
+	t.Helper()
+	s, err := h.Status(t.Context(), lab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Nodes) < 3 {
+		return NodeStatus{}, false
+	}
+	return s.Nodes[2], true
+}
+
+func addKilled(t *testing.T, h Host, j job, without func(string)) {
+	name := j.Spec.Name
+	for n := 1; ; n++ {
+		step := j.killedAt(t, "node add", n)
+		node, there := third(t, h, name)
+		if step == "" {
+			if !there || node.Network != OK {
+				t.Errorf("an add that was not killed: %+v", node)
+			}
+			return
+		}
+		if there {
+			want(t, node.Network, "half made", "weft lab node remove node3")
+			half := (*NodeHalfMadeError)(nil)
+			if _, err := h.AddPod(t.Context(), name, PodSpec{Name: "a", Node: "node3"}); !errors.As(err, &half) {
+				t.Errorf("killed at %q: pod on a node that is half made: %v", step, err)
+			}
+			if err := h.StartNode(t.Context(), name, "node3"); !errors.As(err, &half) {
+				t.Errorf("killed at %q: start of a node that is half made: %v", step, err)
+			}
+			if err := h.RemoveNode(name, "node3"); err != nil {
+				t.Errorf("killed at %q: remove: %v", step, err)
+			}
+		}
+		without("add killed at " + step)
+	}
+}
+
+func removeKilled(t *testing.T, h Host, j job, without func(string)) {
+	name := j.Spec.Name
+	for n := 1; ; n++ {
+		if _, err := h.AddPod(t.Context(), name, PodSpec{Name: "a", Node: "node3"}); err != nil {
+			t.Fatal(err)
+		}
+		step := j.killedAt(t, "node remove", n)
+		if node, there := third(t, h, name); there {
+			want(t, node.Network, "half made")
+			if err := h.RemoveNode(name, "node3"); err != nil {
+				t.Errorf("killed at %q: remove again: %v", step, err)
+			}
+		}
+		without("remove killed at " + step)
+		if step == "" {
+			return
+		}
+		if _, err := h.AddNode(t.Context(), name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startKilled: there is one agent in the end, started by whichever command.
+func startKilled(t *testing.T, h Host, j job) {
+	j.Node = "node2"
+	for n := 1; ; n++ {
+		if err := h.StopNode(j.Spec.Name, j.Node); err != nil {
+			t.Fatal(err)
+		}
+		step := j.killedAt(t, "node start", n)
+		if step == "" {
+			return
+		}
+		if err := h.StartNode(t.Context(), j.Spec.Name, j.Node); err != nil {
+			t.Errorf("killed at %q: start again: %v", step, err)
+		}
+		s, err := h.Status(t.Context(), j.Spec.Name)
+		if err != nil || !s.Healthy() {
+			t.Errorf("killed at %q: %+v, %v", step, s.Nodes, err)
+		}
+	}
+}
+
 // TestAddKilled: the command and, after it, the plugin's process, which hangs.
 func TestAddKilled(t *testing.T) {
 	f := newFake(t)
@@ -135,10 +260,12 @@ func TestGarbageInRecords(t *testing.T) {
 	l := f.host.layout("fake")
 	if err := errors.Join(
 		os.WriteFile(l.pod("a"), []byte("garbage"), 0o644),
-		os.WriteFile(l.agentPID("node1"), []byte("-1 0"), 0o644),
+		os.WriteFile(l.record("node1"), []byte("garbage"), 0o644),
 	); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, f.host.Down(t.Context(), "fake"), l.pod("a"), l.agentPID("node1"))
+	_, err := f.host.Status(t.Context(), "fake")
+	wantError(t, err, l.record("node1"))
+	wantError(t, f.host.Down(t.Context(), "fake"), l.pod("a"))
 	unchanged("after down")
 }

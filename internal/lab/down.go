@@ -27,8 +27,8 @@ func (h Host) Down(ctx context.Context, name string) error {
 }
 
 // remove takes the lab down in the order in which a machine shuts down: pods,
-// while their node can still serve DEL; the agents, politely; what else runs
-// in the lab; the namespaces, with which the kernel removes links, addresses,
+// while their node can still serve DEL; the agents and what else runs in the
+// lab, politely; the namespaces, with which the kernel removes links, addresses,
 // routes and rules; last the files.
 //
 // It relies on no file of the lab being complete: mounts come from the mount
@@ -42,9 +42,9 @@ func (l *lab) remove(ctx context.Context) error {
 	errs = append(errs, err)
 	var paths []string
 	for _, name := range machines {
-		errs = append(errs, l.stopAgent(name))
 		paths = append(paths, l.l.netns(name))
 	}
+	l.say("stop what runs in %d network namespaces", len(paths))
 	errs = append(errs, stopAllIn(paths...))
 	l.say("unmount %d network namespaces", len(paths))
 	if err := unmountBelow(string(l.l)); err != nil {
@@ -73,25 +73,6 @@ func (l *lab) removePods(ctx context.Context) error {
 		errs = append(errs, l.deletePod(ctx, p))
 	}
 	return errors.Join(errs...)
-}
-
-func (l *lab) stopAgent(node string) error {
-	text, err := os.ReadFile(l.l.agentPID(node))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	agent, err := parseProcess(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", l.l.agentPID(node), err)
-	}
-	l.say("%s: stop agent, process %d", node, agent.PID)
-	if err := agent.stop(); err != nil {
-		return fmt.Errorf("%s: stop agent: %w", node, err)
-	}
-	return nil
 }
 
 // listNetns returns the names of the files in the lab's netns directory, which

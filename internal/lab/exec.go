@@ -11,10 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command is exec.Command with the environment of this process and no
-// standard input: /dev/null.
-func command(path string, args ...string) *exec.Cmd { return exec.Command(path, args...) }
-
 // startIn starts the command inside the namespace. A child inherits the
 // namespace of the thread that forks it, and os/exec forks on the caller's.
 func startIn(netns string, cmd *exec.Cmd) error {

@@ -50,6 +50,40 @@ func newFake(t *testing.T) fake {
 	}
 }
 
+// fakeWeft is an agent that claims its leases and then does nothing, and the
+// command that asks it.
+const fakeWeft = `#!/bin/sh
+[ "$1" = agent ] || exit 0
+node=$(sed -n 's/^nodeName: //p' "$3")
+leases=$(sed -n 's/^  directory: //p' "$3")/subnetleases
+mkdir -p "$leases"
+lease() {
+	cat >"$leases/.$1" <<END
+metadata: {name: $1, ownerReferences: [{kind: Node, name: $node}]}
+spec: {subnet: "$2"}
+END
+	mv "$leases/.$1" "$leases/$1.yaml"
+}
+lease "10-42-${node#node}-0-24" "10.42.${node#node}.0/24"
+lease "fd00-42-0-${node#node}-0-0-0-0-64" "fd00:42:0:${node#node}::/64"
+trap 'exit 0' TERM
+while :; do
+	sleep 1000 &
+	wait
+done
+`
+
+// newFakeCluster returns the fake as a thick lab of two nodes.
+func newFakeCluster(t *testing.T) fake {
+	t.Helper()
+	f := newFake(t)
+	if err := os.WriteFile(filepath.Join(f.host.BinDir, "weft"), []byte(fakeWeft), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.spec.Mode, f.spec.Nodes, f.spec.Segments = Thick, 2, 2
+	return f
+}
+
 func (f fake) up(t *testing.T) {
 	t.Helper()
 	if err := f.host.Up(t.Context(), f.spec); err != nil {

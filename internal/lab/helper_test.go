@@ -16,10 +16,11 @@ import (
 // job is what a second process of the test program does, so that it can be
 // killed while it does it.
 type job struct {
-	Verb   string // up, down, add
+	Verb   string // up, down, add, node add, node remove, node start
 	BinDir string
 	Spec   Spec
 	Pod    PodSpec
+	Node   string
 	// StopAt makes the process hang at the n-th step that it reports, from 1;
 	// 0 means never.
 	StopAt int
@@ -49,6 +50,12 @@ func helperMain() int {
 		err = h.Down(context.Background(), j.Spec.Name)
 	case "add":
 		_, err = h.AddPod(context.Background(), j.Spec.Name, j.Pod)
+	case "node add":
+		_, err = h.AddNode(context.Background(), j.Spec.Name, 0)
+	case "node remove":
+		err = h.RemoveNode(j.Spec.Name, j.Node)
+	case "node start":
+		err = h.StartNode(context.Background(), j.Spec.Name, j.Node)
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -105,13 +105,13 @@ func (l *lab) load() error {
 	if err := readJSON(l.l.spec(), &l.spec); err != nil {
 		return fmt.Errorf("lab %q: %w", name, err)
 	}
+	l.topo = NewTopology(l.spec.Family, 0, l.spec.Segments)
 	var err error
-	l.topo, err = NewTopology(l.spec.Nodes, l.spec.Segments)
-	return err
+	if l.topo.Nodes, err = l.nodes(); err != nil {
+		return fmt.Errorf("lab %q: %w", name, err)
+	}
+	return nil
 }
-
-// agents reports whether the lab's nodes run an agent.
-func (s Spec) agents() bool { return s.Mode == Thick }
 
 func readJSON(path string, into any) error {
 	text, err := os.ReadFile(path)

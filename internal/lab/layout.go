@@ -18,15 +18,21 @@ func (l layout) netnsDir() string            { return l.join("netns") }
 func (l layout) netns(machine string) string { return l.join("netns", machine) }
 func (l layout) podsDir() string             { return l.join("pods") }
 func (l layout) pod(name string) string      { return l.join("pods", name+".json") }
+func (l layout) nodesDir() string            { return l.join("nodes") }
+func (l layout) record(node string) string   { return l.join("nodes", node+".json") }
 
 func (l layout) node(node string) string        { return l.join(node) }
 func (l layout) agentConfig(node string) string { return l.join(node, "agent.yaml") }
 func (l layout) agentLog(node string) string    { return l.join(node, "agent.log") }
-func (l layout) agentPID(node string) string    { return l.join(node, "agent.pid") }
 func (l layout) state(node string) string       { return l.join(node, "state") }
 func (l layout) socket(node string) string      { return l.join(node, "state", "agent.sock") }
 func (l layout) conflist(node string) string    { return l.join(node, "network.conflist") }
 func (l layout) cache(node string) string       { return l.join(node, "cni") }
+
+func (l layout) registry() string            { return l.join("registry") }
+func (l layout) pool() string                { return l.join("registry", "pool.yaml") }
+func (l layout) manifest(node string) string { return l.join("registry", "nodes", node+".yaml") }
+func (l layout) lease(name string) string    { return l.join("registry", "subnetleases", name+".yaml") }
 
 func (l layout) join(elem ...string) string {
 	return filepath.Join(append([]string{string(l)}, elem...)...)

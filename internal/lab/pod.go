@@ -98,6 +98,9 @@ func (l *lab) newPod(s PodSpec) (Pod, error) {
 	if err != nil {
 		return Pod{}, err
 	}
+	if err := l.complete(node); err != nil {
+		return Pod{}, err
+	}
 	var id [32]byte
 	_, _ = rand.Read(id[:]) // never fails, see its documentation
 	return Pod{

@@ -15,23 +15,6 @@ type process struct {
 	Start uint64 // field 22 of /proc/<pid>/stat: clock ticks since boot
 }
 
-// String is the form of the agent's pid file: "<pid> <start>".
-func (p process) String() string { return fmt.Sprintf("%d %d", p.PID, p.Start) }
-
-// parseProcess is the inverse of String. It accepts a final newline.
-func parseProcess(s string) (process, error) {
-	pid, start, ok := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
-	p := process{}
-	var err error
-	if p.PID, err = strconv.Atoi(pid); !ok || err != nil || p.PID <= 1 {
-		return process{}, fmt.Errorf("process record %q: want a process id above 1, a space and a start time", s)
-	}
-	if p.Start, err = strconv.ParseUint(start, 10, 64); err != nil {
-		return process{}, fmt.Errorf("process record %q: start time: %w", s, err)
-	}
-	return p, nil
-}
-
 // procStat is what the lab reads of /proc/<pid>/stat, see proc_pid_stat(5).
 type procStat struct {
 	State byte // 'Z' and 'X': dead, but not yet collected by its parent

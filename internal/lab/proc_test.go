@@ -46,30 +46,6 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-func TestProcessRecordRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		want := process{PID: rapid.IntRange(2, 1<<22).Draw(t, "pid"), Start: rapid.Uint64().Draw(t, "start")}
-		got, err := parseProcess(want.String() + "\n")
-		if err != nil || got != want {
-			t.Fatalf("%+v: parsed %+v, %v", want, got, err)
-		}
-	})
-}
-
-// FuzzParseProcess: whatever the file holds, the first process of the machine,
-// process groups (0 and below) and garbage are never what gets stopped.
-func FuzzParseProcess(f *testing.F) {
-	for _, s := range []string{"42 4711\n", "1 1", "0 1", "-1 1", "42", "", "42 x", "99999999999999999999 1"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parseProcess(s)
-		if err == nil && p.PID <= 1 {
-			t.Fatalf("%q: process %d", s, p.PID)
-		}
-	})
-}
-
 const mountTable = `22 1 254:0 / / rw,relatime - ext4 /dev/root rw
 30 22 0:4 net:[4026532177] /run/weft-lab/lab/netns/node1 rw shared:7 master:1 - nsfs nsfs rw
 31 22 0:4 net:[4026532178] /run/weft-lab/lab/netns/node1 rw - nsfs nsfs rw

@@ -59,18 +59,28 @@ func (p process) open() (int, bool, error) {
 	return fd, true, nil
 }
 
-// stop ends the process: SIGTERM, and SIGKILL after termDeadline. It returns
-// when the process is gone, at once where it already was.
+// attempt is a signal and how long it may take until the process is gone.
+type attempt struct {
+	sig      unix.Signal
+	deadline time.Duration
+}
+
+// stop ends the process politely: SIGTERM, and SIGKILL after termDeadline.
 func (p process) stop() error {
+	return p.end(attempt{unix.SIGTERM, termDeadline}, attempt{unix.SIGKILL, killDeadline})
+}
+
+// kill ends the process before it can do anything.
+func (p process) kill() error { return p.end(attempt{unix.SIGKILL, killDeadline}) }
+
+// end returns when the process is gone, at once where it already was.
+func (p process) end(attempts ...attempt) error {
 	fd, ok, err := p.open()
 	if err != nil || !ok {
 		return err
 	}
 	defer unix.Close(fd)
-	for _, try := range []struct {
-		sig      unix.Signal
-		deadline time.Duration
-	}{{unix.SIGTERM, termDeadline}, {unix.SIGKILL, killDeadline}} {
+	for _, try := range attempts {
 		if err := unix.PidfdSendSignal(fd, try.sig, nil, 0); err != nil {
 			if errors.Is(err, unix.ESRCH) {
 				return nil

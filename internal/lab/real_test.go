@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // The tests in this file run the real programs in both modes: what is proved
@@ -87,50 +85,12 @@ func weft(t *testing.T, h Host, machine string, args ...string) (string, error) 
 	return strings.TrimSpace(out.String()), err
 }
 
-// serve starts a server in the lab and returns when it listens.
-func serve(t *testing.T, h Host, machine string) {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(h.BinDir, "weft"), "lab", "probe", "serve", "--as", machine, "--port", "8080")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Start("real", machine, cmd); err != nil {
-		t.Fatal(err)
-	}
-	line := make([]byte, 64)
-	n, err := out.Read(line)
-	if err != nil {
-		t.Fatalf("server in %s: %v", machine, err)
-	}
-	want(t, string(line[:n]), "listening on port 8080")
-	t.Cleanup(func() { _ = cmd.Wait() }) // ended by Down
-}
-
-// TestEveryPairTalks: ping, TCP and UDP of both families between all pods,
-// each on the same port, with the source address unchanged; the outside sees
-// the node.
+// TestEveryPairTalks: ping, TCP and UDP of both families between all pods, with
+// the source address unchanged; the outside sees the node.
 func TestEveryPairTalks(t *testing.T) {
 	inModes(t, func(t *testing.T, h Host, s Spec) {
 		pods := addPods(t, h, "a", "b", "c")
-		for _, p := range pods {
-			serve(t, h, p.Name)
-		}
-		serve(t, h, OutsideName)
-		topo, err := NewTopology(1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, from := range pods {
-			for i, own := range from.Addresses {
-				for _, to := range pods {
-					if to.Name != from.Name {
-						talk(t, h, from.Name, to.Name, own.Addr(), to.Addresses[i].Addr())
-					}
-				}
-				talk(t, h, from.Name, OutsideName, topo.Nodes[0].Addrs[i].Addr(), topo.Outside[i].Addr())
-			}
-		}
+		everyPairTalks(t, h, 2*(3*2+3))
 		for _, p := range pods {
 			for _, a := range p.Addresses {
 				if out, err := weft(t, h, "node1", "lab", "probe", "ping", a.Addr().String()); err != nil {
@@ -145,20 +105,73 @@ func TestEveryPairTalks(t *testing.T) {
 	})
 }
 
-// talk reaches dst from a machine by all means; the server must see the
-// expected source.
-func talk(t *testing.T, h Host, from, to string, source, dst netip.Addr) {
+// everyPairTalks checks all pairs and their number.
+func everyPairTalks(t *testing.T, h Host, number int) {
 	t.Helper()
-	if out, err := weft(t, h, from, "lab", "probe", "ping", dst.String()); err != nil {
-		t.Errorf("%s to %s: %s", from, to, out)
+	pairs, err := h.Check(t.Context(), "real")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, network := range []string{"tcp", "udp"} {
-		out, err := weft(t, h, from, "lab", "probe", "ask", network, netip.AddrPortFrom(dst, 8080).String())
-		seen := netip.AddrPortFrom(source, 0).String()
-		if prefix := to + " sees " + strings.TrimSuffix(seen, "0"); err != nil || !strings.HasPrefix(out, prefix) {
-			t.Errorf("%s to %s at %s by %s: %q, %v; want %s…", from, to, dst, network, out, err, prefix)
+	if err := Judge(pairs); err != nil || len(pairs) != number {
+		t.Errorf("%d pairs, %v; want %d:", len(pairs), err, number)
+		for _, p := range pairs {
+			if !p.OK() {
+				t.Errorf("  %v", p.Cells())
+			}
 		}
 	}
+}
+
+// TestCheckSeesFaults: a pod that is cut off, and a source that is changed on
+// the way.
+func TestCheckSeesFaults(t *testing.T) {
+	h := realHost(t)
+	if err := h.Up(t.Context(), Spec{Name: "real", Mode: Thin}); err != nil {
+		t.Fatal(err)
+	}
+	defer h.Down(t.Context(), "real")
+	addPods(t, h, "a", "b")
+	var said bytes.Buffer
+	nft := exec.Command("nft", "-f", "-")
+	nft.Stderr = &said
+	nft.Stdin = strings.NewReader(`
+		table ip foreign {
+			chain c {
+				type nat hook postrouting priority 90
+				ip daddr 10.42.0.0/24 masquerade
+			}
+		}
+		table ip6 foreign {
+			chain c {
+				type filter hook forward priority 0
+				ip6 daddr fd00:42::/64 ip6 saddr fd00:42::/64 drop
+			}
+		}`)
+	if err := h.Start("real", "node1", nft); err != nil {
+		t.Fatal(err)
+	}
+	if err := nft.Wait(); err != nil {
+		t.Fatalf("nft: %v: %s", err, said.String())
+	}
+	pairs, err := h.Check(t.Context(), "real")
+	if err != nil || len(pairs) != 8 {
+		t.Fatalf("%d pairs, %v", len(pairs), err)
+	}
+	for _, p := range pairs {
+		for _, reply := range []Reply{p.ICMP, p.TCP, p.UDP} {
+			switch {
+			case p.To == OutsideName:
+				if reply.Error != "" {
+					t.Errorf("to the outside: %v", p.Cells())
+				}
+			case p.Family == "IPv4":
+				want(t, reply.Error, "seen as 198.18.1.11")
+			case reply.Error == "":
+				t.Errorf("across a rule that drops: %v", p.Cells())
+			}
+		}
+	}
+	wantError(t, Judge(pairs), "4 of 8")
 }
 
 // TestExecCommand: what runs in a pod is the command itself, with its exit
@@ -195,7 +208,13 @@ func TestExecCommand(t *testing.T) {
 // plugin, and the second pod is gone.
 func TestRequestedAddresses(t *testing.T) {
 	inModes(t, func(t *testing.T, h Host, s Spec) {
-		ips := []netip.Addr{netip.MustParseAddr("10.42.0.77"), netip.MustParseAddr("fd00:42::77")}
+		var ips []netip.Addr
+		for _, a := range addPods(t, h, "first")[0].Addresses { // which block the node has is not known
+			bytes := a.Addr().AsSlice()
+			bytes[len(bytes)-1] = 77
+			ip, _ := netip.AddrFromSlice(bytes)
+			ips = append(ips, ip)
+		}
 		p, err := h.AddPod(t.Context(), "real", PodSpec{Name: "a", IPs: ips})
 		if err != nil {
 			t.Fatal(err)
@@ -204,35 +223,37 @@ func TestRequestedAddresses(t *testing.T) {
 			t.Errorf("addresses %v, want %v", p.Addresses, ips)
 		}
 		_, err = h.AddPod(t.Context(), "real", PodSpec{Name: "b", IPs: ips})
-		wantError(t, err, "10.42.0.77")
-		if pods, err := h.Pods("real"); err != nil || len(pods) != 1 {
-			t.Errorf("pods %v, %v; want only the first", pods, err)
+		wantError(t, err, ips[0].String())
+		if pods, err := h.Pods("real"); err != nil || len(pods) != 2 {
+			t.Errorf("pods %v, %v; want the first two", pods, err)
 		}
 	})
 }
 
-// TestSingleFamilies: a lab of one family only.
+// TestSingleFamilies: a lab whose pods have one family only, on nodes of that
+// family and on nodes of both.
 func TestSingleFamilies(t *testing.T) {
 	h := realHost(t)
-	for _, subnet := range DefaultSubnets() {
-		for _, mode := range []Mode{Thick, Thin} {
-			unchanged := observe(t, h.BinDir)
-			s := Spec{Name: "real", Mode: mode, Subnets: []netip.Prefix{subnet}}
-			if err := h.Up(t.Context(), s); err != nil {
-				t.Errorf("%s %s: %v", subnet, mode, err)
-				continue
+	for _, pods := range []Family{IPv4, IPv6} {
+		for _, nodes := range []Family{pods, Dual} {
+			for _, mode := range []Mode{Thick, Thin} {
+				t.Run(fmt.Sprintf("%s pods on %s nodes, %s", pods, nodes, mode), func(t *testing.T) {
+					unchanged := observe(t, h.BinDir)
+					s := Spec{Name: "real", Mode: mode, Family: nodes, Subnets: defaultSubnets(mode, pods)}
+					if err := h.Up(t.Context(), s); err != nil {
+						t.Fatal(err)
+					}
+					added := addPods(t, h, "a", "b")
+					if got := added[1].Addresses; len(got) != 1 || !s.Subnets[0].Contains(got[0].Addr()) {
+						t.Errorf("addresses %v", got)
+					}
+					everyPairTalks(t, h, 2+2)
+					if err := h.Down(t.Context(), "real"); err != nil {
+						t.Errorf("down: %v", err)
+					}
+					unchanged("after down")
+				})
 			}
-			pods := addPods(t, h, "a", "b")
-			if len(pods[1].Addresses) != 1 || !subnet.Contains(pods[1].Addresses[0].Addr()) {
-				t.Errorf("%s %s: addresses %v", subnet, mode, pods[1].Addresses)
-			}
-			if out, err := weft(t, h, "a", "lab", "probe", "ping", pods[1].Addresses[0].Addr().String()); err != nil {
-				t.Errorf("%s %s: %s", subnet, mode, out)
-			}
-			if err := h.Down(t.Context(), "real"); err != nil {
-				t.Errorf("%s %s: down: %v", subnet, mode, err)
-			}
-			unchanged(fmt.Sprintf("%s %s: after down", subnet, mode))
 		}
 	}
 }
@@ -246,23 +267,7 @@ func TestAgentKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	addPods(t, h, "a", "b")
-	text, err := os.ReadFile(h.layout("real").agentPID("node1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent, err := parseProcess(string(text))
-	if err != nil || !agent.alive() {
-		t.Fatalf("the agent %+v is not alive: %v", agent, err)
-	}
-	fd, ok, err := agent.open()
-	if err != nil || !ok {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		t.Fatal(err)
-	}
-	if gone, err := waitExit(fd, killDeadline); err != nil || !gone {
+	if err := h.KillNode("real", "node1"); err != nil {
 		t.Fatal(err)
 	}
 	s, err := h.Status(t.Context(), "real")

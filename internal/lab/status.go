@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -34,6 +33,7 @@ type NodeStatus struct {
 	Name    string         `json:"name"`
 	Segment string         `json:"segment"`
 	Addrs   []netip.Prefix `json:"addresses"`
+	Link    string         `json:"link"`    // LinkUp, LinkCut, or why it cannot be told
 	Agent   string         `json:"agent"`   // "running (process N)", "not running" or "none" in a thin lab
 	Network string         `json:"network"` // verdict of the CNI verb STATUS: "ok", or its error
 	Log     string         `json:"log,omitempty"`
@@ -49,7 +49,7 @@ type PodStatus struct {
 // Healthy reports whether every verdict is good.
 func (s Status) Healthy() bool {
 	for _, n := range s.Nodes {
-		if n.Network != OK {
+		if n.Network != OK || n.Link != LinkUp {
 			return false
 		}
 	}
@@ -80,27 +80,19 @@ func (h Host) Status(ctx context.Context, name string) (Status, error) {
 }
 
 func (l *lab) nodeStatus(ctx context.Context, n Node) NodeStatus {
-	s := NodeStatus{Name: n.Name, Segment: n.Segment, Addrs: n.Addrs, Agent: "none", State: l.l.state(n.Name)}
+	s := NodeStatus{
+		Name: n.Name, Segment: n.Segment, Addrs: n.Addrs,
+		Link: l.linkState(n), Agent: "none", State: l.l.state(n.Name),
+	}
 	if l.spec.agents() {
 		s.Agent, s.Log = l.agentState(n.Name), l.l.agentLog(n.Name)
 	}
+	if err := l.complete(n); err != nil {
+		s.Network = err.Error()
+		return s
+	}
 	s.Network = l.verdict(n, func(r *cniRuntime) error { return r.status(ctx) })
 	return s
-}
-
-func (l *lab) agentState(node string) string {
-	text, err := os.ReadFile(l.l.agentPID(node))
-	if err != nil {
-		return err.Error()
-	}
-	agent, err := parseProcess(string(text))
-	switch {
-	case err != nil:
-		return err.Error()
-	case !agent.alive():
-		return "not running"
-	}
-	return fmt.Sprintf("running (process %d)", agent.PID)
 }
 
 func (l *lab) podStatus(ctx context.Context, p Pod) PodStatus {
@@ -170,12 +162,12 @@ func (s Status) Cells() []string { return []string{s.Name, string(s.Mode), hosts
 
 // Header implements view.Row.
 func (n NodeStatus) Header() []string {
-	return []string{"NODE", "SEGMENT", "ADDRESSES", "AGENT", "NETWORK"}
+	return []string{"NODE", "SEGMENT", "ADDRESSES", "LINK", "AGENT", "NETWORK"}
 }
 
 // Cells implements view.Row.
 func (n NodeStatus) Cells() []string {
-	return []string{n.Name, n.Segment, hosts(n.Addrs), n.Agent, oneLine(n.Network)}
+	return []string{n.Name, n.Segment, hosts(n.Addrs), oneLine(n.Link), n.Agent, oneLine(n.Network)}
 }
 
 // Header implements view.Row.

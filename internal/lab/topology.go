@@ -30,7 +30,8 @@ const UplinkName = "uplink0"
 const firstNodeHost = 10
 
 // Topology is the part of a lab that lies below the pods, with every name and
-// address decided. It is a pure function of the number of nodes and segments.
+// address decided. A node's place is a pure function of its number, its segment
+// and the lab's family, so nodes come and go without any other being changed.
 //
 // One namespace, outside, is both the router between the segments and the host
 // that stands for the rest of the world. Each segment is a bridge in it; a
@@ -39,7 +40,7 @@ const firstNodeHost = 10
 type Topology struct {
 	Outside  []netip.Prefix // addresses of the outside host, full length
 	Segments []Segment
-	Nodes    []Node
+	Nodes    []Node // by number
 }
 
 // Segment is one layer-2 network, a bridge in the outside namespace.
@@ -50,55 +51,69 @@ type Segment struct {
 
 // Node is one node's place in the underlay.
 type Node struct {
-	Name     string         // of the namespace, and of the port in the outside namespace
-	Segment  string         // name of its segment
-	Addrs    []netip.Prefix // of the uplink
-	Gateways []netip.Addr   // default routes, one per family
+	Number   int            `json:"number"`
+	Name     string         `json:"name"`      // of the namespace, and of the port in the outside namespace
+	Segment  string         `json:"segment"`   // name of its segment
+	Addrs    []netip.Prefix `json:"addresses"` // of the uplink
+	Gateways []netip.Addr   `json:"gateways"`  // default routes, one per family
 }
 
-// NewTopology lays out nodes 1 to nodes over the segments in turn. At most 200
-// nodes and 200 segments fit the underlay's addresses.
-func NewTopology(nodes, segments int) (Topology, error) {
-	if nodes < 1 || nodes > 200 || segments < 1 || segments > nodes {
-		return Topology{}, fmt.Errorf("lay out %d nodes on %d segments: want 1 to 200 nodes and 1 to as many segments", nodes, segments)
-	}
-	t := Topology{Outside: []netip.Prefix{
+// NewTopology lays out nodes 1 to nodes, at most MaxNodes, over the segments
+// in turn.
+func NewTopology(f Family, nodes, segments int) Topology {
+	t := Topology{Outside: inFamily(f, []netip.Prefix{
 		netip.PrefixFrom(outside4.Addr().Next(), 32),
 		netip.PrefixFrom(outside6.Addr().Next(), 128),
-	}}
+	})}
 	for s := 1; s <= segments; s++ {
-		t.Segments = append(t.Segments, Segment{
-			Name:     fmt.Sprintf("segment%d", s),
-			Gateways: underlayAddrs(s, 1),
-		})
+		t.Segments = append(t.Segments, Segment{Name: segmentName(s), Gateways: underlayAddrs(f, s, 1)})
 	}
 	for n := 1; n <= nodes; n++ {
-		seg := (n-1)%segments + 1
-		node := Node{
-			Name:    fmt.Sprintf("node%d", n),
-			Segment: fmt.Sprintf("segment%d", seg),
-			Addrs:   underlayAddrs(seg, firstNodeHost+n),
-		}
-		for _, gw := range underlayAddrs(seg, 1) {
-			node.Gateways = append(node.Gateways, gw.Addr())
-		}
-		t.Nodes = append(t.Nodes, node)
+		t.Nodes = append(t.Nodes, placeNode(f, n, inTurn(n, segments)))
 	}
-	return t, nil
+	return t
+}
+
+// inTurn returns the segment of a node that was not told one.
+func inTurn(node, segments int) int { return (node-1)%segments + 1 }
+
+func segmentName(segment int) string { return fmt.Sprintf("segment%d", segment) }
+
+func placeNode(f Family, number, segment int) Node {
+	n := Node{
+		Number:  number,
+		Name:    fmt.Sprintf("node%d", number),
+		Segment: segmentName(segment),
+		Addrs:   underlayAddrs(f, segment, firstNodeHost+number),
+	}
+	for _, gw := range underlayAddrs(f, segment, 1) {
+		n.Gateways = append(n.Gateways, gw.Addr())
+	}
+	return n
 }
 
 // underlayAddrs returns one host's addresses on a segment: a /24 and a /64 out
 // of the underlay, with the numbers of segment and host in both written alike.
-func underlayAddrs(segment, host int) []netip.Prefix {
+func underlayAddrs(f Family, segment, host int) []netip.Prefix {
 	a4 := underlay4.Addr().As4()
 	a4[2], a4[3] = byte(segment), byte(host)
 	a6 := underlay6.Addr().As16()
 	binary.BigEndian.PutUint16(a6[6:], digits(segment))
 	binary.BigEndian.PutUint16(a6[14:], digits(host))
-	return []netip.Prefix{
+	return inFamily(f, []netip.Prefix{
 		netip.PrefixFrom(netip.AddrFrom4(a4), 24),
 		netip.PrefixFrom(netip.AddrFrom16(a6), 64),
+	})
+}
+
+func inFamily(f Family, all []netip.Prefix) []netip.Prefix {
+	var those []netip.Prefix
+	for _, p := range all {
+		if f.has(p.Addr()) {
+			those = append(those, p)
+		}
 	}
+	return those
 }
 
 // digits returns the number whose hexadecimal digits are the decimal ones of n,
@@ -112,16 +127,6 @@ func digits(n int) uint16 {
 	return uint16(d)
 }
 
-// Machines returns the names of all namespaces of the topology, the outside
-// first.
-func (t Topology) Machines() []string {
-	names := []string{OutsideName}
-	for _, n := range t.Nodes {
-		names = append(names, n.Name)
-	}
-	return names
-}
-
 // Node returns the node of that name; "" means the first.
 func (t Topology) Node(name string) (Node, error) {
 	for _, n := range t.Nodes {
@@ -130,4 +135,17 @@ func (t Topology) Node(name string) (Node, error) {
 		}
 	}
 	return Node{}, fmt.Errorf("node %q: the lab has no node of this name", name)
+}
+
+// freeNumber returns the least number that no node has.
+func (t Topology) freeNumber() int {
+	taken := map[int]bool{}
+	for _, n := range t.Nodes {
+		taken[n.Number] = true
+	}
+	number := 1
+	for taken[number] {
+		number++
+	}
+	return number
 }

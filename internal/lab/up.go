@@ -8,16 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// readyDeadline bounds the time from the start of an agent until its network
-// says by STATUS that it is ready. The agent needs some tens of milliseconds.
-const readyDeadline = 10 * time.Second
 
 // ExistsError says that Up found a directory of that name.
 type ExistsError struct {
@@ -45,8 +38,7 @@ func (h Host) Up(ctx context.Context, s Spec) error {
 	if err := h.findPrograms(s); err != nil {
 		return err
 	}
-	topo, err := NewTopology(s.Nodes, s.Segments)
-	if err != nil {
+	if err := enoughWatches(s); err != nil {
 		return err
 	}
 	dir := h.layout(s.Name)
@@ -61,7 +53,7 @@ func (h Host) Up(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
-	l := &lab{Host: h, l: dir, spec: s, topo: topo, lock: lock}
+	l := &lab{Host: h, l: dir, spec: s, topo: NewTopology(s.Family, s.Nodes, s.Segments), lock: lock}
 	defer l.close()
 	if err := l.claim(); err != nil {
 		return err
@@ -122,133 +114,75 @@ func (h Host) findPrograms(s Spec) error {
 	return nil
 }
 
+// watchesPerAgent is how many inotify instances an agent keeps: one for its
+// configuration, one for the registry.
+const watchesPerAgent = 2
+
+// enoughWatches says before anything is made that the kernel would refuse the
+// agents their inotify instances, of which a user has 128 by default. The limit
+// is the machine's, so a lab does not raise it.
+func enoughWatches(s Spec) error {
+	const path = "/proc/sys/fs/inotify/max_user_instances"
+	text, err := os.ReadFile(path)
+	if err != nil || !s.agents() {
+		return nil // a kernel that does not tell its limit may have none
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if need := s.Nodes * watchesPerAgent; err == nil && need > limit {
+		return fmt.Errorf("nodes %d: their agents need %d inotify instances, the kernel gives a user %d; `sysctl -w fs.inotify.max_user_instances=%d` raises that",
+			s.Nodes, need, limit, max(1024, 2*need))
+	}
+	return nil
+}
+
 func (l *lab) build(ctx context.Context) error {
-	dirs := []string{l.l.netnsDir(), l.l.podsDir()}
-	for _, n := range l.topo.Nodes {
-		dirs = append(dirs, l.l.cache(n.Name)) // the state directory is for the programs to make
-	}
-	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	for _, name := range l.topo.Machines() {
-		l.say("%s: network namespace", name)
-		if err := newNetns(l.l.netns(name)); err != nil {
-			return err
-		}
-	}
-	l.say("links, addresses and routes between them")
-	if err := (wiring{l: l.l, t: l.topo}).make(); err != nil {
+	if err := l.makeDirs(); err != nil {
 		return err
+	}
+	if l.spec.agents() {
+		pool, err := poolYAML(l.spec.Subnets)
+		if err != nil {
+			return err
+		}
+		if err := writeFile(l.l.pool(), pool); err != nil {
+			return err
+		}
+	}
+	l.say("%s: the router between %d segments, and the world behind it", OutsideName, len(l.topo.Segments))
+	if err := newNetns(l.l.netns(OutsideName)); err != nil {
+		return err
+	}
+	if err := l.makeOutside(); err != nil {
+		return err
+	}
+	for _, n := range l.topo.Nodes {
+		if err := l.makeNode(n); err != nil {
+			return err
+		}
 	}
 	if err := writeJSON(l.l.spec(), l.spec); err != nil {
 		return err
 	}
+	if err := l.startNodes(ctx, l.topo.Nodes...); err != nil {
+		return err
+	}
 	for _, n := range l.topo.Nodes {
-		if err := l.startNode(ctx, n); err != nil {
+		if err := l.completed(n); err != nil {
 			return err
 		}
 	}
 	return writeFile(l.l.ready(), nil)
 }
 
-// startNode gives a node its configuration, starts its agent and waits for the
-// network to be ready.
-func (l *lab) startNode(ctx context.Context, n Node) error {
-	conflist, err := networkConflist(l.l, n.Name, l.spec)
-	if err != nil {
-		return err
+func (l *lab) makeDirs() error {
+	dirs := []string{l.l.netnsDir(), l.l.podsDir(), l.l.nodesDir()}
+	if l.spec.agents() {
+		dirs = append(dirs, filepath.Dir(l.l.manifest("")))
 	}
-	if err := writeFile(l.l.conflist(n.Name), conflist); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, readyDeadline)
-	defer cancel()
-	if !l.spec.agents() {
-		return l.waitReady(ctx, n, nil)
-	}
-	config, err := agentYAML(l.l, n.Name, l.spec.Subnets)
-	if err != nil {
-		return err
-	}
-	if err := writeFile(l.l.agentConfig(n.Name), config); err != nil {
-		return err
-	}
-	agent, err := l.startAgent(n)
-	if err != nil {
-		return err
-	}
-	return l.waitReady(ctx, n, &agent)
-}
-
-// waitReady polls the network's STATUS, as a runtime does. An agent that ended
-// meanwhile is reported at once with the end of its log.
-func (l *lab) waitReady(ctx context.Context, n Node, agent *process) error {
-	r, err := l.runtime(n)
-	if err != nil {
-		return err
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		statusErr := r.status(ctx)
-		if statusErr == nil {
-			l.say("%s: network %s is ready", n.Name, r.list.Name)
-			return nil
-		}
-		if agent != nil && !agent.alive() {
-			agent.collect()
-			return fmt.Errorf("%s: the agent (process %d) ended while starting; the end of its log: %s",
-				n.Name, agent.PID, l.logTail(n.Name))
-		}
-		if agent == nil {
-			return fmt.Errorf("%s: status of the network: %w", n.Name, statusErr)
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return fmt.Errorf("%s: wait for the network: %w", n.Name, ctx.Err())
-			}
-			return fmt.Errorf("%s: the network is not ready after %v: %w; the end of the agent's log: %s",
-				n.Name, readyDeadline, statusErr, l.logTail(n.Name))
-		case <-tick.C:
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
 		}
 	}
-}
-
-// logTail returns the last lines of a node's agent: the directory is removed
-// when Up does not succeed, so the error has to carry them.
-func (l *lab) logTail(node string) string {
-	const keep = 10
-	text, err := os.ReadFile(l.l.agentLog(node))
-	if err != nil || len(text) == 0 {
-		return "(empty)"
-	}
-	lines := slices.Collect(strings.Lines(string(text)))
-	return "\n" + strings.TrimSuffix(strings.Join(lines[max(0, len(lines)-keep):], ""), "\n")
-}
-
-// startAgent starts the node's agent so that it outlives this command: in a
-// session of its own, with its log in a file. A crash before the record is
-// written is no loss, Down also looks into the namespace.
-func (l *lab) startAgent(n Node) (process, error) {
-	log, err := os.OpenFile(l.l.agentLog(n.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return process{}, err
-	}
-	defer log.Close()
-	cmd := command(filepath.Join(l.BinDir, "weft"), "agent", "--config", l.l.agentConfig(n.Name))
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	if err := startIn(l.l.netns(n.Name), cmd); err != nil {
-		return process{}, fmt.Errorf("%s: start agent: %w", n.Name, err)
-	}
-	agent, ok := readProcess(cmd.Process.Pid)
-	if !ok {
-		agent = process{PID: cmd.Process.Pid} // ended already: waitReady tells why
-	}
-	l.say("%s: agent started, process %d, log %s", n.Name, agent.PID, l.l.agentLog(n.Name))
-	return agent, writeFile(l.l.agentPID(n.Name), []byte(agent.String()+"\n"))
+	return nil
 }

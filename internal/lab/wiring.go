@@ -17,12 +17,8 @@ import (
 	"weft.dev/weft/internal/kernel"
 )
 
-// wiring makes the links, addresses and routes of a topology. Its two handles
-// talk to one namespace each; the caller's own is not involved.
-type wiring struct {
-	l layout
-	t Topology
-}
+// The links, addresses and routes of a topology. Each handle talks to one
+// namespace; the caller's own is not involved.
 
 // netlinkIn opens netlink inside the namespace at path. Close both.
 func netlinkIn(path string) (*netlink.Handle, *kernel.Netns, error) {
@@ -38,35 +34,22 @@ func netlinkIn(path string) (*netlink.Handle, *kernel.Netns, error) {
 	return h, ns, nil
 }
 
-// make makes the whole topology in namespaces that exist and are empty.
-func (w wiring) make() error {
-	if err := w.makeOutside(); err != nil {
-		return err
-	}
-	for _, n := range w.t.Nodes {
-		if err := w.makeNode(n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // makeOutside makes the router between the segments and the outside host,
 // which is one namespace. The host's addresses sit on lo, so they are on no
 // segment and a node reaches them through its default route only.
-func (w wiring) makeOutside() error {
-	path := w.l.netns(OutsideName)
+func (l *lab) makeOutside() error {
+	path := l.l.netns(OutsideName)
 	h, ns, err := netlinkIn(path)
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
 	defer h.Close()
-	if err := configureLink(h, "lo", w.t.Outside); err != nil {
+	if err := configureLink(h, "lo", l.topo.Outside); err != nil {
 		return fmt.Errorf("%s: %w", OutsideName, err)
 	}
-	for _, s := range w.t.Segments {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: s.Name}}
+	for i, s := range l.topo.Segments {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: s.Name, HardwareAddr: routerMAC(i)}}
 		if err := h.LinkAdd(bridge); err != nil {
 			return fmt.Errorf("%s: make bridge %s: %w", OutsideName, s.Name, err)
 		}
@@ -83,18 +66,25 @@ func (w wiring) makeOutside() error {
 	})
 }
 
-// makeNode connects a node to its segment. Forwarding is off in the node, as
+// routerMAC returns the router's hardware address on a segment. A bridge that
+// is given none takes that of one of its ports, and another when that port
+// goes; to the nodes the router would seem to be replaced each time.
+func routerMAC(segment int) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 0, 0, 0, 1, byte(segment)} // locally administered
+}
+
+// connect connects a node to its segment. Forwarding is off in the node, as
 // on a machine that was just installed: turning it on is the product's work,
 // and the lab would hide it if that were forgotten.
-func (w wiring) makeNode(n Node) error {
-	path := w.l.netns(n.Name)
+func (l *lab) connect(n Node) error {
+	path := l.l.netns(n.Name)
 	h, ns, err := netlinkIn(path)
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
 	defer h.Close()
-	outside, outsideNS, err := netlinkIn(w.l.netns(OutsideName))
+	outside, outsideNS, err := netlinkIn(l.l.netns(OutsideName))
 	if err != nil {
 		return err
 	}
@@ -122,13 +112,38 @@ func (w wiring) makeNode(n Node) error {
 	if err := plug(outside, n.Name, n.Segment); err != nil {
 		return fmt.Errorf("%s: %w", OutsideName, err)
 	}
-	if err := errors.Join(setSysctls(path, noDAD(UplinkName)), setSysctls(w.l.netns(OutsideName), noDAD(n.Name))); err != nil {
+	if err := errors.Join(setSysctls(path, noDAD(UplinkName)), setSysctls(l.l.netns(OutsideName), noDAD(n.Name))); err != nil {
 		return err
 	}
 	if err := errors.Join(configureLink(outside, n.Name, nil), configureLink(h, UplinkName, n.Addrs)); err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
 	return addDefaultRoutes(h, n)
+}
+
+// disconnect takes a node off its segment for good: with one end of the uplink
+// the other goes. It succeeds where there is none.
+func (l *lab) disconnect(n Node) error {
+	err := l.port(n, func(outside *netlink.Handle, port netlink.Link) error { return outside.LinkDel(port) })
+	if gone := (netlink.LinkNotFoundError{}); errors.As(err, &gone) {
+		return nil
+	}
+	return err
+}
+
+// port lends f the far end of a node's uplink, the port of the bridge.
+func (l *lab) port(n Node, f func(outside *netlink.Handle, port netlink.Link) error) error {
+	outside, ns, err := netlinkIn(l.l.netns(OutsideName))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	defer outside.Close()
+	port, err := outside.LinkByName(n.Name)
+	if err != nil {
+		return fmt.Errorf("%s: find port %s: %w", OutsideName, n.Name, err)
+	}
+	return f(outside, port)
 }
 
 // plug makes a link a port of a bridge.

@@ -125,7 +125,7 @@ func offline(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.
 	}
 	if len(network.Pool.Sets) > 0 {
 		// The node's objects are the agent's, and stay while it is down.
-		l.engine.Node = &kernel.Node{}
+		l.engine.Node = func() kernel.Node { return kernel.Node{} }
 	}
 	v := Verbs{
 		Engine:    l.engine,

@@ -156,6 +156,9 @@ func (v Verbs) status(ctx context.Context, call cni.Call, cfg *cni.Config) *cni.
 		return explain(delegateRun(ctx, *d, call))
 	}
 	network, cerr := v.Network(cfg)
+	if cerr != nil && cerr.Code == cni.CodeTryAgain {
+		cerr.Code = cni.CodeUnavailable // what "try again later" of an ADD is for STATUS
+	}
 	if cerr != nil {
 		return cerr
 	}

@@ -186,7 +186,7 @@ func adopt(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return report, err
 	}
-	e := &engine.Engine{Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: dir, Now: time.Now, Node: &kernel.Node{}}
+	e := &engine.Engine{Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: dir, Now: time.Now, Node: func() kernel.Node { return kernel.Node{} }}
 	findings, err := e.Adopt(ctx)
 	for _, f := range findings {
 		report = append(report, f.String())

@@ -105,10 +105,10 @@ func receive(fd int, deadline time.Time) ([]byte, error) {
 		switch {
 		case err != nil:
 			return nil, classify(err)
-		case n > 0 && len(buf)+n <= MaxMessage:
+		case n > 0 && len(buf)+n <= MaxAnswer:
 			buf = buf[:len(buf)+n]
 		case n > 0:
-			return nil, fmt.Errorf("answer longer than %d bytes: %w", MaxMessage, ErrNoAnswer)
+			return nil, fmt.Errorf("answer longer than %d bytes: %w", MaxAnswer, ErrNoAnswer)
 		case len(buf) == 0:
 			return nil, ErrNoAnswer
 		default:

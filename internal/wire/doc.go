@@ -9,6 +9,9 @@
 // the agent needs no view of the runtime's mounts, and a path that is reused
 // between the two processes cannot lead it astray.
 //
+// The operator's commands ask on the same socket, which is for its owner alone:
+// a Query instead of a call, answered by a report.
+//
 // The client side avoids package net: its poller and resolver would be a good
 // part of the shim's start-up time.
 package wire

@@ -15,25 +15,32 @@ import (
 // misunderstand a message; unknown fields are ignored.
 const Version = 1
 
-// MaxMessage bounds a message in bytes, in both directions: far above any
-// network configuration, far below what would hurt the agent.
-const MaxMessage = 4 << 20
+// Bounds of a message in bytes: of a request far above any network
+// configuration and far below what would hurt the agent, of an answer far above
+// what an agent can say of a cluster (some 300 bytes a route).
+const (
+	MaxMessage = 4 << 20
+	MaxAnswer  = 64 << 20
+)
 
 // Request is one CNI call as the runtime made it, or a question of the CLI.
 type Request struct {
-	Version int               `json:"version"`
-	Env     map[string]string `json:"env"`              // CNI_* variables that are set
-	Config  json.RawMessage   `json:"config,omitempty"` // standard input: the network configuration
+	Version int `json:"version"`
+	// Query is the question; "": this is a CNI call. An agent that does not
+	// know the field sees a call without CNI_COMMAND, and refuses it.
+	Query  string            `json:"query,omitempty"`
+	Env    map[string]string `json:"env"`              // CNI_* variables that are set
+	Config json.RawMessage   `json:"config,omitempty"` // standard input: the network configuration
 	// Deadline is when the shim gives up, in nanoseconds of the monotonic
 	// clock, which both processes share: a request that waited in the socket of
 	// an agent that hung is not served for a caller long gone.
 	Deadline int64 `json:"deadline"`
 }
 
-// Response is the plugin's whole answer.
+// Response is the plugin's whole answer, or the answer to a Query.
 type Response struct {
 	Version int             `json:"version"`
-	Output  json.RawMessage `json:"output,omitempty"` // for standard output: a result, an error object, or nothing
+	Output  json.RawMessage `json:"output,omitempty"` // JSON: for standard output a result, an error object, or nothing
 	Failed  bool            `json:"failed,omitempty"` // Output is an error object: exit non-zero
 }
 

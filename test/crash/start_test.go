@@ -32,7 +32,7 @@ func TestKillDuringRecovery(t *testing.T) {
 	st.startAgent()
 	names, err := passed(st.agentTrace, from)
 	st.must(err)
-	for _, want := range []string{"kernel-link-delete:before", "kernel-gateway-add:before", "kernel-nft:after", "journal-after-write"} {
+	for _, want := range []string{"kernel-link-delete:before", "kernel-fabric:before", "kernel-nft:after", "journal-after-write"} {
 		if !slices.Contains(names, want) {
 			t.Fatalf("recovery does not pass %s: %v", want, names)
 		}

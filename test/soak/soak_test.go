@@ -3,6 +3,7 @@
 package soak
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -112,7 +113,9 @@ func TestAgentInside(t *testing.T) {
 	ready := make(signalWriter, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, config, slog.New(slog.NewTextHandler(ready, nil))) }()
+	go func() {
+		ended <- agent.Run(ctx, config, "", slog.New(slog.NewTextHandler(ready, nil)), new(slog.LevelVar))
+	}()
 	select {
 	case <-ready:
 	case err := <-ended:
@@ -137,15 +140,17 @@ func TestAgentInside(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// signalWriter tells that something was written.
+// signalWriter tells that the agent is ready.
 type signalWriter chan struct{}
 
 var _ io.Writer = signalWriter(nil)
 
 func (w signalWriter) Write(p []byte) (int, error) {
-	select {
-	case w <- struct{}{}:
-	default:
+	if bytes.Contains(p, []byte("agent ready")) {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
 	}
 	return len(p), nil
 }

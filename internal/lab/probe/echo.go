@@ -8,10 +8,13 @@ import (
 	"net/netip"
 )
 
-// ICMP types of the echo exchange: RFC 792 and RFC 4443, section 4.
-const (
-	echoRequest4, echoReply4 = 8, 0
-	echoRequest6, echoReply6 = 128, 129
+// echoKind is the type of an ICMP message in each family.
+type echoKind struct{ v4, v6 byte }
+
+// The two messages of the echo exchange: RFC 792 and RFC 4443, section 4.
+var (
+	echoRequest = echoKind{8, 128}
+	echoReply   = echoKind{0, 129}
 )
 
 // echo is an echo request or reply. Its form is the same in both families.
@@ -28,24 +31,24 @@ const headerLen = 8
 // 3542, section 3.1); that of ICMP is computed here.
 func (e echo) request(dst netip.Addr) []byte {
 	msg := make([]byte, headerLen, headerLen+len(e.Payload))
-	msg[0] = echoRequest6
+	msg[0] = echoRequest.v6
 	binary.BigEndian.PutUint16(msg[4:], e.ID)
 	binary.BigEndian.PutUint16(msg[6:], e.Seq)
 	msg = append(msg, e.Payload...)
 	if dst.Is4() {
-		msg[0] = echoRequest4
+		msg[0] = echoRequest.v4
 		binary.BigEndian.PutUint16(msg[2:], checksum(msg))
 	}
 	return msg
 }
 
-// parseReply parses what a raw socket of that family received. For IPv4 that
+// parseEcho parses what a raw socket of that family received. For IPv4 that
 // begins with the IP header, for IPv6 it does not (RFC 3542, section 3). It
-// reports false for any message that is no echo reply: a raw socket sees all.
-func parseReply(packet []byte, ipv4 bool) (echo, bool) {
-	want := byte(echoReply6)
+// reports false for any message of another kind: a raw socket sees all.
+func parseEcho(packet []byte, ipv4 bool, kind echoKind) (echo, bool) {
+	want := kind.v6
 	if ipv4 {
-		want = echoReply4
+		want = kind.v4
 		if len(packet) < 20 || packet[0]>>4 != 4 {
 			return echo{}, false
 		}

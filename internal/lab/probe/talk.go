@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -159,7 +161,8 @@ func (s *Server) answer(from netip.AddrPort) string {
 	return Answer{Server: s.name, Seen: netip.AddrPortFrom(from.Addr().Unmap(), from.Port())}.String()
 }
 
-// Ask asks a Server at that address over "tcp" or "udp".
+// Ask asks a Server at that address over "tcp" or "udp". A datagram, or the
+// answer to it, can be lost; then it is sent again.
 func Ask(ctx context.Context, network string, server netip.AddrPort) (Answer, error) {
 	if network != "tcp" && network != "udp" {
 		return Answer{}, fmt.Errorf("ask %s: network %q: want tcp or udp", server, network)
@@ -171,16 +174,32 @@ func Ask(ctx context.Context, network string, server netip.AddrPort) (Answer, er
 		return Answer{}, fmt.Errorf("ask %s: %w", server, err)
 	}
 	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetDeadline(deadline)
+	var line string
 	if network == "udp" {
-		if _, err := conn.Write([]byte{'?'}); err != nil {
-			return Answer{}, fmt.Errorf("ask %s: %w", server, err)
-		}
+		line, err = askDatagrams(conn)
+	} else {
+		deadline, _ := ctx.Deadline()
+		_ = conn.SetDeadline(deadline)
+		line, err = bufio.NewReader(io.LimitReader(conn, maxAnswer)).ReadString('\n')
 	}
-	line, err := bufio.NewReaderSize(conn, maxAnswer).ReadSlice('\n')
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask %s: %w", server, err)
 	}
-	return ParseAnswer(string(line))
+	return ParseAnswer(line)
+}
+
+func askDatagrams(conn net.Conn) (string, error) {
+	buf := make([]byte, maxAnswer)
+	var n int
+	var err error
+	for range tries {
+		if _, err = conn.Write([]byte{'?'}); err != nil {
+			return "", err
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(interval))
+		if n, err = conn.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	return string(buf[:n]), err
 }

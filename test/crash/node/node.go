@@ -105,7 +105,7 @@ func (n *Node) OpenLocal(keepNode bool) (*Local, error) {
 		Now: func() time.Time { return time.Now().Add(l.ahead) },
 	}
 	if keepNode {
-		l.Node = &kernel.Node{}
+		l.Node = func() kernel.Node { return kernel.Node{} }
 	}
 	return l, nil
 }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"time"
+
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/report"
+)
+
+// report says what the agent knows and does.
+func (a *Agent) report(everything bool) (report.Report, error) {
+	in := reportInput{now: time.Now(), configuration: a.configuration.now(), kinds: a.fabric.Status()}
+	if a.cluster != nil {
+		var err error
+		if in.blocks, err = (*addresses)(a).Blocks(in.now); err != nil {
+			return report.Report{}, err
+		}
+		in.node, in.objects = a.cluster.node, a.cluster.objects
+		in.keeper, in.reach = a.cluster.keeper.Status(), a.fabric.Reach()
+		in.lost = a.lost.now()
+	}
+	a.changing.Lock()
+	in.backend, in.underlay = a.inputs.config.Network.Backend.Type, a.inputs.underlay
+	a.changing.Unlock()
+	if !everything {
+		return buildReport(in, everything), nil
+	}
+	in.routes = a.fabric.Objects("routes")
+	err := a.store.View(context.Background(), func(f *facts.Facts) error {
+		in.pods = f.Records()
+		return nil
+	})
+	return buildReport(in, everything), err
+}
