@@ -109,8 +109,8 @@ func TestDeletionIsRepeated(t *testing.T) {
 	n.sync(t)
 	n.world.pass(patience)
 	n.sync(t)
-	if slices.Contains(n.ipam.served(), idle) {
-		t.Fatalf("serves %s, whose lease it may have deleted", idle)
+	if served := n.ipam.served(); len(served) != 2 || slices.Contains(served, idle) {
+		t.Fatalf("serves %v; %s is a lease that it may have deleted", served, idle)
 	}
 	n.fault = nil
 	n.world.pass(patience)
@@ -180,4 +180,15 @@ func TestPrevious(t *testing.T) {
 	n.start()
 	n.sync(t)
 	n.expectServed(t, 2)
+}
+
+// A node that has just started does not know who used its blocks before.
+func TestRestartKeepsIdleBlocks(t *testing.T) {
+	n, _ := extra(t)
+	n.start()
+	n.sync(t)
+	n.expectServed(t, 2)
+	n.world.pass(10 * time.Minute)
+	n.sync(t)
+	n.expectServed(t, 1)
 }

@@ -148,7 +148,7 @@ func TestUnreachable(t *testing.T) {
 	w.pass(24 * time.Hour)
 	n.keeper.Step(t.Context(), w.registry.Now)
 	n.expectServed(t, 1)
-	n.expectWaiting(t, "Node a has 0 free IPv4 addresses left, and the registry is not reachable")
+	n.expectWaiting(t, "Node a has 0 free IPv4 addresses left, and the registry takes no claims now")
 	since := n.keeper.Status().Since
 	n.store.Synced(w.registry.Now)
 	w.pass(time.Second)
@@ -339,4 +339,27 @@ func TestIPAMFailsAfterHavingDoneIt(t *testing.T) {
 	w.pass(time.Second)
 	n.sync(t)
 	n.expectServed(t, 1)
+	delete(n.ipam.blocks, block) // and if it forgets
+	n.sync(t)
+	n.expectServed(t, 1)
+}
+
+// What fails is tried once in a pass, whatever else succeeds in it.
+func TestOneFamilyFails(t *testing.T) {
+	w := newWorld(smallPool())
+	n := w.add("a")
+	calls := 0
+	n.fault = func(c registrytest.Call) registrytest.Fault {
+		if c.Lease.Subnet.Addr().Is4() {
+			return registrytest.None
+		}
+		calls++
+		return registrytest.Lost
+	}
+	n.sync(t)
+	n.expectServed(t, 1)
+	n.expectWaiting(t, "Node a has no IPv6 block, and the registry takes no claims now")
+	if s := n.keeper.Status(); calls != 1 || !errors.Is(s.Err, registrytest.ErrFault) {
+		t.Errorf("%d calls, %+v", calls, s)
+	}
 }

@@ -28,9 +28,6 @@ type pass struct {
 // run decides and carries out until nothing new comes of it.
 func (p *pass) run(ctx context.Context) {
 	reachable := p.view.err == nil && !p.now.Before(p.resume)
-	if reachable {
-		p.deleteAgain(ctx)
-	}
 	if p.started == 0 {
 		p.started = p.now.UnixNano()
 	}
@@ -50,8 +47,11 @@ func (p *pass) run(ctx context.Context) {
 		p.replace(ctx, d.Update)
 		p.release(ctx, d.Release)
 		if !p.unfinished {
-			return
+			break
 		}
+	}
+	if reachable && len(p.errs) == 0 {
+		p.deleteAgain(ctx)
 	}
 }
 

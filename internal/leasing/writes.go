@@ -37,9 +37,11 @@ type writes map[string]write
 // deletion counts as seen only when the lease with that UID is gone: until then
 // the change may be an earlier one.
 func (w writes) seen(name string, shown cluster.Lease, there bool) {
-	if one, pending := w[name]; pending && !(one.deletes() && there && shown.UID == one.lease.UID) {
-		delete(w, name)
+	one := w[name]
+	if one.deletes() && there && shown.UID == one.lease.UID {
+		return
 	}
+	delete(w, name)
 }
 
 // expired forgets writes that a Store with contact since then has not shown in
@@ -66,7 +68,7 @@ func (w writes) expired(now, contact time.Time) []string {
 	return names
 }
 
-func (o write) deletes() bool { return o.outcome == deleted || o.outcome == mayBeDeleted }
+func (one write) deletes() bool { return one.outcome == deleted || one.outcome == mayBeDeleted }
 
 // isGone reports whether this node has tried to delete the lease.
 func (w writes) isGone(l cluster.Lease) bool {
