@@ -97,12 +97,13 @@ func TestDirectionOfDependencies(t *testing.T) {
 		"internal/inspect":         in("api/v1alpha1", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire", "internal/report", "internal/inspect/forward"),
 		"internal/inspect/forward": {},
 
-		"internal/registry":           {},
-		"internal/registry/convert":   in("api/v1alpha1"),
-		"internal/registry/directory": in("api/v1alpha1", "internal/registry", "internal/registry/convert"),
-		"internal/leasing":            in("internal/registry"),
-		"internal/reconcile":          {},
-		"internal/fabric":             in("internal/reconcile", "internal/registry"),
+		"internal/registry":              {},
+		"internal/registry/convert":      in("api/v1alpha1"),
+		"internal/registry/directory":    in("api/v1alpha1", "internal/registry", "internal/registry/convert"),
+		"internal/registry/registrytest": in("internal/registry"),
+		"internal/leasing":               in("internal/registry"),
+		"internal/reconcile":             {},
+		"internal/fabric":                in("internal/reconcile", "internal/registry"),
 		"internal/agent": in("api/v1alpha1", "internal/kernel", "internal/journal", "internal/cni", "internal/engine", "internal/wire", "internal/plugin",
 			"internal/registry", "internal/registry/directory", "internal/leasing", "internal/fabric", "internal/reconcile", "internal/report"),
 
@@ -142,7 +143,7 @@ func TestPluginStaysSmall(t *testing.T) {
 func TestProductDoesNotLinkTests(t *testing.T) {
 	for _, p := range load(t, module+"cmd/...") {
 		for _, dep := range p.Deps {
-			if under(dep, module+"test", module+"internal/kernel/nstest", "pgregory.net/rapid", "go.uber.org/goleak") {
+			if under(dep, module+"test", module+"internal/kernel/nstest", module+"internal/registry/registrytest", module+"internal/reconcile/drivertest", "pgregory.net/rapid", "go.uber.org/goleak") {
 				t.Errorf("%s links %s", p.ImportPath, dep)
 			}
 		}
