@@ -23,7 +23,7 @@ DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping
 ##@ Use
 
 .PHONY: demo
-demo: debian binaries ## Show the main job: pods on a node, from nothing to nothing
+demo: debian binaries ## Show the main job: three nodes and their pods, from nothing to nothing
 	demo/demo.sh
 
 .PHONY: build

@@ -26,6 +26,7 @@ fi
 number=0
 filter='' # what run shows, see brief
 current='the preparations'
+stream=''  # process id of the stream in the background, while it runs
 started=no # whether there is a lab of ours to clean up
 scratch=$(mktemp -d)
 
@@ -63,6 +64,7 @@ fail() {
 finish() {
 	local status=$?
 	trap '' INT TERM
+	[[ -z $stream ]] || kill "$stream" 2>/dev/null || true
 	if [[ $started == yes ]]; then
 		if [[ $status != 130 && -d $lab ]]; then
 			local kept
@@ -159,6 +161,7 @@ run "$weft" lab pod del --name "$name" b
 run "$weft" lab node start --name "$name" node1
 printf '   %s$ bin/weft lab stream --name %s a c --for 4s%s\n' "$dim" "$name" "$plain"
 wait "$stream" || fail 'no message is lost' "$(cat "$scratch/stream")"
+stream=''
 sed 's/^/     /' "$scratch/stream"
 good 'no message was lost'
 

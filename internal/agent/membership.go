@@ -330,19 +330,20 @@ func (a *Agent) ready(n *engine.Network) *cni.Error {
 	if a.cluster == nil {
 		return nil
 	}
-	waiting := a.cluster.keeper.Status().Waiting
-	if missing := a.missing(n); missing != "" {
-		return cni.Errorf(cni.CodeTryAgain, "node %s has no %s subnet yet: %s",
-			a.cluster.node, missing, strings.Join(orElse(waiting, "the registry has not answered yet; see weft status"), "; "))
+	missing := a.missing(n)
+	if missing == "" {
+		return nil
 	}
-	return nil
-}
-
-func orElse(list []string, other string) []string {
-	if len(list) == 0 {
-		return []string{other}
+	why := a.cluster.keeper.Status().Waiting
+	a.cluster.objects.View(func(s *registry.State) {
+		if s.Err != nil {
+			why = []string{"the registry is out of reach: " + s.Err.Error()}
+		}
+	})
+	if len(why) == 0 {
+		why = []string{"see weft status"}
 	}
-	return list
+	return cni.Errorf(cni.CodeTryAgain, "node %s has no %s subnet yet: %s", a.cluster.node, missing, strings.Join(why, "; "))
 }
 
 // missing names the family that the node should have a block of and has not.

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,8 +16,8 @@ import (
 )
 
 func newLabNode(f *labFlags) *cobra.Command {
-	cmd := group("node", "Add and remove nodes; stop, start and kill their agents")
-	cmd.AddCommand(newLabNodeAdd(f),
+	cmd := group("node", "Add, remove and readdress nodes; stop, start and kill their agents")
+	cmd.AddCommand(newLabNodeAdd(f), newLabNodeAddress(f),
 		onNode(f, "remove", "Make a node disappear like a machine that burns: pods and all, without a goodbye",
 			func(_ context.Context, h lab.Host, node string) error { return h.RemoveNode(f.name, node) }),
 		onNode(f, "start", "Start a node's agent and wait until its network is ready",
@@ -49,6 +50,30 @@ func newLabNodeAdd(f *labFlags) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&segment, "segment", 0, "number of the node's segment (default: nodes are spread in turn)")
 	return cmd
+}
+
+func newLabNodeAddress(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "address NODE ADDRESS...",
+		Short:   "Give a node other addresses on its segment in place of its own, without a word to its agent",
+		Example: "  weft lab node address node1 198.18.1.222 2001:db8:18:1::222",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var addrs []netip.Addr
+			for _, text := range args[1:] {
+				a, err := netip.ParseAddr(text)
+				if err != nil {
+					return fmt.Errorf("address %q: %w", text, err)
+				}
+				addrs = append(addrs, a)
+			}
+			h, err := f.host(cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			return h.SetNodeAddresses(f.name, args[0], addrs)
+		},
+	}
 }
 
 func newLabLink(f *labFlags) *cobra.Command {

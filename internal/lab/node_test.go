@@ -113,6 +113,54 @@ func TestUnderlay(t *testing.T) {
 	}
 }
 
+// TestSetNodeAddresses: the node has the new ones and no old one, and reaches
+// what it reached; what is taken or elsewhere is refused.
+func TestSetNodeAddresses(t *testing.T) {
+	f := newFakeCluster(t)
+	f.up(t)
+	defer f.host.Down(t.Context(), "fake")
+	addrs := func(texts ...string) (all []netip.Addr) {
+		for _, s := range texts {
+			all = append(all, netip.MustParseAddr(s))
+		}
+		return all
+	}
+	set := func(texts ...string) error { return f.host.SetNodeAddresses("fake", "node1", addrs(texts...)) }
+	for _, tc := range [][]string{
+		{"198.18.1.222", "2001:db8:18:1::222"},
+		{"198.18.1.222", "2001:db8:18:1::222"}, // again
+		{"198.18.1.11", "2001:db8:18:1::222"},  // one family only
+		{"2001:db8:18:1::11"},
+		{"198.18.1.11", "2001:db8:18:1::11"},
+	} {
+		if err := set(tc...); err != nil {
+			t.Fatal(err)
+		}
+		path := f.host.layout("fake").netns("node1")
+		if got := globals(t, path); !slices.Equal(got, addrs(tc...)) {
+			t.Errorf("addresses %v, want %v", got, tc)
+		}
+		for _, to := range append(bare(NewTopology(Dual, 1, 1).Outside), addrs("198.18.2.12", "2001:db8:18:2::12")...) {
+			if _, speaks := inFamilyOf(to, addrs(tc...)); !speaks {
+				continue
+			}
+			if err := inNetns(path, func() error { _, err := probe.Ping(t.Context(), to, ""); return err }); err != nil {
+				t.Errorf("with %v: %v", tc, err)
+			}
+		}
+		s, err := f.host.Status(t.Context(), "fake")
+		if err != nil || !slices.Equal(bare(s.Nodes[0].Addrs), addrs(tc...)) {
+			t.Errorf("status: %+v, %v", s.Nodes, err)
+		}
+	}
+	for want, tc := range map[string][]string{
+		"want one": nil, "one of each family": {"198.18.1.222", "198.18.1.223"}, "want one of 198.18.1.0/24": {"198.18.2.222"},
+		"not the router's": {"198.18.1.1"}, "another node": {"2001:db8:18:1::12"},
+	} {
+		wantError(t, set(tc...), want)
+	}
+}
+
 // targets are the addresses of all nodes but one, and of the outside.
 func targets(topo Topology, but Node) []netip.Addr {
 	all := bare(topo.Outside)

@@ -49,7 +49,7 @@ func pairsOf(pods int) int { return 2 * pods * pods } // each has the others and
 // eventually polls for what agents do in their own time.
 func eventually(t *testing.T, what string, done func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -95,6 +95,16 @@ func TestThreeNodes(t *testing.T) {
 	t.Run("an agent is killed under a stream", func(t *testing.T) { killUnderStream(t, h) })
 	t.Run("stop and start twice", func(t *testing.T) { stopAndStart(t, h) })
 	t.Run("a link is cut", func(t *testing.T) { cutAndRestore(t, h) })
+	t.Run("a node gets other addresses", func(t *testing.T) {
+		addrs := []netip.Addr{netip.MustParseAddr("198.18.1.222"), netip.MustParseAddr("2001:db8:18:1::222")}
+		if err := h.SetNodeAddresses("real", "node3", addrs); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the others know", func() error {
+			pairs, err := h.Check(t.Context(), "real")
+			return errors.Join(err, Judge(pairs))
+		})
+	})
 	t.Run("a node is added", func(t *testing.T) {
 		n, err := h.AddNode(t.Context(), "real", 0)
 		if err != nil || n.Name != "node4" || n.Segment != "segment2" {

@@ -114,9 +114,9 @@ func (h Host) findPrograms(s Spec) error {
 	return nil
 }
 
-// watchesPerAgent is how many inotify instances an agent keeps: one for its
-// configuration, one for the registry.
-const watchesPerAgent = 2
+// watchesPerAgent is how many inotify instances an agent keeps, for the
+// registry.
+const watchesPerAgent = 1
 
 // enoughWatches says before anything is made that the kernel would refuse the
 // agents their inotify instances, of which a user has 128 by default. The limit

@@ -118,7 +118,7 @@ func (l *lab) connect(n Node) error {
 	if err := errors.Join(configureLink(outside, n.Name, nil), configureLink(h, UplinkName, n.Addrs)); err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
-	return addDefaultRoutes(h, n)
+	return setDefaultRoutes(h, n)
 }
 
 // disconnect takes a node off its segment for good: with one end of the uplink
@@ -162,19 +162,24 @@ func plug(h *netlink.Handle, port, bridge string) error {
 	return nil
 }
 
-func addDefaultRoutes(h *netlink.Handle, n Node) error {
+// setDefaultRoutes makes a default route through each gateway that the node has
+// an address for.
+func setDefaultRoutes(h *netlink.Handle, n Node) error {
 	uplink, err := h.LinkByName(UplinkName)
 	if err != nil {
 		return fmt.Errorf("%s: find %s: %w", n.Name, UplinkName, err)
 	}
 	for _, gw := range n.Gateways {
+		if _, speaks := inFamilyOf(gw, bare(n.Addrs)); !speaks {
+			continue
+		}
 		dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if gw.Is6() {
 			dst = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 		route := &netlink.Route{LinkIndex: uplink.Attrs().Index, Dst: ipNet(dst), Gw: gw.AsSlice()}
-		if err := h.RouteAdd(route); err != nil {
-			return fmt.Errorf("%s: add default route via %s: %w", n.Name, gw, err)
+		if err := h.RouteReplace(route); err != nil {
+			return fmt.Errorf("%s: set default route via %s: %w", n.Name, gw, err)
 		}
 	}
 	return nil
@@ -192,15 +197,20 @@ func configureLink(h *netlink.Handle, name string, addrs []netip.Prefix) error {
 		return fmt.Errorf("set link %s up: %w", name, err)
 	}
 	for _, a := range addrs {
-		addr := &netlink.Addr{IPNet: ipNet(a)}
-		if a.Addr().Is6() {
-			addr.Flags = unix.IFA_F_NODAD
-		}
-		if err := h.AddrAdd(link, addr); err != nil {
+		if err := h.AddrAdd(link, withoutDAD(a)); err != nil {
 			return fmt.Errorf("add address %s to %s: %w", a, name, err)
 		}
 	}
 	return nil
+}
+
+// withoutDAD is an address that skips duplicate detection, which only IPv6 has.
+func withoutDAD(a netip.Prefix) *netlink.Addr {
+	addr := &netlink.Addr{IPNet: ipNet(a)}
+	if a.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	return addr
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {
