@@ -208,7 +208,7 @@ func parseAddress(body []byte) (address, error) {
 	}
 	h := nl.DeserializeIfAddrmsg(body)
 	if flags < 0 {
-		flags = int(h.IfAddrmsg.Flags)
+		flags = int(h.Flags)
 	}
 	return address{
 		prefix: netip.PrefixFrom(local, int(h.Prefixlen)), index: int(h.Index), scope: int(h.Scope), flags: flags,

@@ -10,6 +10,12 @@
 // before anything is done with it. Any number of goroutines may use one Handle
 // at once: each operation takes a socket of its own from a small pool.
 //
+// Attach, Detach and Compare serve the pods. EnsureNode makes what one network
+// needs of the node. The network between nodes is kept by drivers, which
+// observe and apply one kind of object each (their contract is
+// reconcile.Driver): Sysctls, VXLANLinks, FabricAddresses, FabricNeighbours,
+// FDB, FabricRoutes, NAT. Monitor says in the drivers' words what others change.
+//
 // # Ownership
 //
 // What Weft makes, a Weft with an empty memory must recognize:
@@ -17,7 +23,10 @@
 //   - links: kind veth and an alias that begins with "weft "; or, for the
 //     moment between creation and alias, kind veth, no alias and a name of the
 //     exact form that attach.Key.HostIfname gives. Detach deletes nothing else.
-//   - routes: RouteProtocol.
+//   - VXLAN devices: kind vxlan, one of two names, and our alias or none; all
+//     that is on them is ours, too.
+//   - routes: RouteProtocol. A pod's has no gateway; the drivers' have one, or
+//     are unreachable or local.
 //   - nftables: one table with a name that the caller reserves for Weft.
 //   - links about to be deleted together: the interface group DoomedGroup.
 //
@@ -33,6 +42,8 @@
 //   - Detach, DetachAll, EnsureNode and RemoveNode are idempotent.
 //   - The masquerade table is replaced in one transaction: nobody, at any
 //     moment, sees half of it or two copies of a rule.
+//   - A driver changes nothing foreign. An addition where something foreign is
+//     fails with an error that names it.
 //
 // # Speed
 //
@@ -42,11 +53,13 @@
 // see that the kernel has put the addresses to use. Nothing on the path of an ADD
 // dumps a table except the rules of Weft's own nftables chain, of which there
 // are two. A deleted veth pair costs an RCU grace period, however many go at
-// once: DetachAll pays it once.
+// once: DetachAll pays it once. Drivers put their operations into datagrams of
+// 40, and read a table only when the kernel contradicts what they were told.
 //
 // # What it does not do
 //
-// It does not remember, retry at leisure, log, or undo: after an error of
-// Attach the caller calls Detach. It does not bring up loopback in a sandbox
-// (the runtime does, by the plugin of that name). It runs no program.
+// It does not remember (but for Sysctls, which must), retry at leisure, log, or
+// undo: after an error of Attach the caller calls Detach. It does not bring up
+// loopback in a sandbox (the runtime does, by the plugin of that name). It runs
+// no program.
 package kernel

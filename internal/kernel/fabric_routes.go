@@ -308,7 +308,7 @@ func (w *routeWriter) settleOne(op routeOp, there []route, names *linkNames) err
 		fallthrough
 	default:
 		for _, r := range there {
-			if _, _, mine := r.fabric(names.of); !mine && !(op.Key.Local && r.kind == unix.RTN_LOCAL) {
+			if _, _, mine := r.fabric(names.of); !mine && (!op.Key.Local || r.kind != unix.RTN_LOCAL) {
 				return foreignRoute(op.Key, r, names)
 			}
 		}

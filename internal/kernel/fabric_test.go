@@ -378,3 +378,21 @@ func TestSetPodMTU(t *testing.T) {
 		t.Error("an interface that does not exist got an MTU")
 	}
 }
+
+// A driver that cannot speak to the kernel says so of each operation.
+func TestDriversOfAClosedHandle(t *testing.T) {
+	w := newWorld(t)
+	h := w.open()
+	h.Close()
+	routes := h.FabricRoutes().Apply([]delta.Op[topology.RouteKey, topology.Route]{{Verb: delta.Delete}, {Verb: delta.Delete}})
+	links := h.VXLANLinks(instance).Apply([]delta.Op[topology.LinkKey, topology.Link]{{Verb: delta.Delete}})
+	neighbours := h.FabricNeighbours().Apply([]delta.Op[topology.NeighbourKey, topology.Neighbour]{{Verb: delta.Delete}})
+	for _, err := range append(append(routes, links...), neighbours...) {
+		if err == nil {
+			t.Error("an operation without a kernel succeeded")
+		}
+	}
+	if _, err := h.FDB().Observe(); err == nil {
+		t.Error("nothing was read, without an error")
+	}
+}

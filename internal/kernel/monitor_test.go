@@ -92,6 +92,7 @@ func TestMonitorSaysWhatDriversObserve(t *testing.T) {
 		far := netip.MustParsePrefix([]string{"10.42.6.0/24", "fd00:42:6::/64"}[i])
 		gone := netip.MustParsePrefix([]string{"10.42.7.0/24", "fd00:42:7::/64"}[i])
 		apply(t, addresses, delta.Add, topology.AddressKey{Dev: dev, Addr: own}, topology.Address{})
+		w.host.Do(func() { awaitLocal(t, own) }) // IPv6 reports an address when it puts it to use
 		apply(t, neighbours, delta.Add, topology.NeighbourKey{Dev: dev, Addr: a}, topology.Neighbour{MAC: mac2})
 		apply(t, fdb, delta.Add, topology.FDBKey{Dev: dev, MAC: attach.MAC{2, byte(i)}}, topology.FDB{Dst: netip.MustParseAddr("198.18.2.12")})
 		apply(t, routes, delta.Add, topology.RouteKey{Dst: subnet}, topology.Route{Gateway: a, Dev: dev})

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/topology"
 )
 
 // prefix draws prefixes that collide often: few bits differ.
@@ -186,6 +187,12 @@ func FuzzParse(f *testing.F) {
 		addAddress(netip.MustParsePrefix("fd00::1/128"), "eth0", 1),
 		addRoute(attach.Route{Dst: netip.MustParsePrefix("10.0.0.0/8"), Gateway: netip.MustParseAddr("10.0.0.1"), MTU: 1300}, "eth0", 1),
 		addNeighbour(attach.Neighbour{Addr: netip.MustParseAddr("10.0.0.1")}, "eth0", 1),
+		addVXLAN("weft-vxlan", topology.Link{VNI: 7, Port: 8472, Local: netip.MustParseAddr("192.0.2.1"), MTU: 1450}),
+		addVXLAN("weft-vxlan6", topology.Link{VNI: 7, Port: 8472, Local: netip.MustParseAddr("fd00::1"), MTU: 1450}),
+		(&routeWriter{}).newRoute(routeOp{
+			Key:  topology.RouteKey{Dst: netip.MustParsePrefix("10.42.5.0/24")},
+			Want: topology.Route{Gateway: netip.MustParseAddr("fd00::1"), Dev: "eth0"},
+		}, create),
 	} {
 		f.Add(req.req.Serialize()[unix.SizeofNlMsghdr:])
 	}
@@ -197,6 +204,8 @@ func FuzzParse(f *testing.F) {
 		_, _ = parseAddress(body)
 		_, _ = parseRoute(body)
 		_, _ = parseNeighbour(body)
+		elements, _ := parseElements(body)
+		fromIntervals(elements, false)
 		_, _ = ruleComment(body)
 		if len(body) >= 4 {
 			m := &message{op: "x"}
