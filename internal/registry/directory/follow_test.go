@@ -349,3 +349,47 @@ func TestScanFindsWhatWasNotTold(t *testing.T) {
 	w.rejected("file a.yaml", true)
 	w.node("a", "20")
 }
+
+// A file of another directory may look the same: a copy keeps size and times,
+// and two file systems use the same inode numbers.
+func TestAnotherDirectoryIsReadAnew(t *testing.T) {
+	path := t.TempDir()
+	file := filepath.Join(path, "a.yaml")
+	write(t, file, nodeText("a", "1"))
+	past := time.Unix(1e9, 0)
+	must(t, os.Chtimes(file, past, past))
+	store := registry.NewStore()
+	f := &follower{Directory: open(t, path), store: store, index: newIndex(), busy: map[string]struct{}{}}
+	connect := func(uid string) {
+		t.Helper()
+		w, err := newWatch()
+		must(t, err)
+		defer w.file.Close()
+		must(t, f.connect(w))
+		if got := contents(store).Nodes["a"].UID; got != uid {
+			t.Errorf("uid %q, want %q", got, uid)
+		}
+	}
+	connect("1")
+	write(t, file, nodeText("a", "2"))
+	must(t, os.Chtimes(file, past, past))
+	connect("1") // the same file, for all that stat tells
+	f.identity.inode++
+	connect("2")
+}
+
+// The end of writing is not always told, or told a moment too early: here the
+// writer came through a name in a directory that nobody watches.
+func TestBusyFileIsTriedAgain(t *testing.T) {
+	w := watching(t, t.TempDir())
+	elsewhere := filepath.Join(t.TempDir(), "a")
+	write(t, elsewhere, nodeText("a", "1"))
+	f, err := os.OpenFile(elsewhere, os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	defer f.Close()
+	must(t, os.Link(elsewhere, filepath.Join(w.path, "a.yaml")))
+	w.settle()
+	w.node("a", "")
+	f.Close()
+	w.node("a", "1")
+}

@@ -35,6 +35,12 @@ func isManifest(name string) bool {
 	return false
 }
 
+// Limits, against files that cost more than they are worth.
+const (
+	documentLimit = 10_000
+	wrongLimit    = 10 // of what is said to be wrong with a file
+)
+
 // manifest is what a file holds.
 type manifest struct {
 	entries   []entry // one per key
@@ -68,7 +74,13 @@ func parse(name string, data []byte) manifest {
 		return manifest{wrong: []error{errors.New("is not UTF-8 text")}, torn: true}
 	}
 	var m manifest
+	number := 0
 	for text := range documents(data) {
+		if number++; number > documentLimit {
+			m.refuse(fmt.Errorf("has too many documents; want at most %d", documentLimit))
+			m.torn = true
+			break
+		}
 		object, err := toJSON(text)
 		if err == nil && object == nil {
 			continue // nothing but comments
@@ -86,12 +98,14 @@ func parse(name string, data []byte) manifest {
 
 // garbage is a document that is no object, or nobody knows which.
 func (m *manifest) garbage(err error) {
-	m.refuse(err)
+	m.refuse(fmt.Errorf("document %d: %w", m.documents, err))
 	m.torn = true
 }
 
 func (m *manifest) refuse(err error) {
-	m.wrong = append(m.wrong, fmt.Errorf("document %d: %w", m.documents, err))
+	if len(m.wrong) < wrongLimit {
+		m.wrong = append(m.wrong, err)
+	}
 }
 
 // add takes an object in.
@@ -148,7 +162,7 @@ func (m *manifest) addList(file string, object []byte, mayBeList bool) {
 		Items []json.RawMessage `json:"items"`
 	}
 	if !mayBeList {
-		m.refuse(errors.New("is a List in a List"))
+		m.refuse(fmt.Errorf("document %d: is a List in a List", m.documents))
 		return
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(object, &list); err != nil {
@@ -166,7 +180,7 @@ func (m *manifest) refuseRepeated() {
 	once := m.entries[:0]
 	for _, e := range m.entries {
 		if seen[e.key] {
-			m.wrong = append(m.wrong, fmt.Errorf("%s is here twice; the first is used", e.key))
+			m.refuse(fmt.Errorf("%s is here twice; the first is used", e.key))
 			continue
 		}
 		seen[e.key] = true

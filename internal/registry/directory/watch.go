@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,7 +104,7 @@ func (w *watch) note(found *news, wd int32, mask uint32, name string) {
 		found.lost = found.lost || dir == "."
 		found.all = true
 	case mask&unix.IN_ISDIR != 0:
-		found.all = found.all || dir == "." && name[0] != '.'
+		found.all = found.all || dir == "." && !strings.HasPrefix(name, ".")
 	case isManifest(name):
 		found.files[path.Join(dir, name)] = struct{}{}
 	}

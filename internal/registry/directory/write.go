@@ -90,7 +90,7 @@ func (d *Directory) write(ctx context.Context, do func(*os.Root) error) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	if err := root.MkdirAll(ownDir, 0o755); err != nil {
 		return err
 	}

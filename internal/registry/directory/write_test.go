@@ -244,6 +244,7 @@ func TestKilledWriter(t *testing.T) {
 		if !lines.Scan() || lines.Text() != "started" {
 			t.Fatalf("child said %q", lines.Text())
 		}
+		// Not to wait for something, but to kill it in all places.
 		<-time.After(time.Duration(round) * 173 * time.Microsecond)
 		must(t, c.Process.Kill())
 		if lines.Scan() {
