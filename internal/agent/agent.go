@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/fabric"
 	"weft.dev/weft/internal/journal"
@@ -22,42 +24,33 @@ import (
 
 // Agent is one running node agent.
 type Agent struct {
-	file     string // of the configuration; "" if it does not come from one
-	log      *slog.Logger
-	logLevel *slog.LevelVar
-	store    *journal.Store[*facts.Facts]
-	kernel   *kernel.Handle
-	engine   *engine.Engine
-	fabric   *fabric.Fabric
-	cluster  *membership // nil without a cluster
-	stop     context.CancelCauseFunc
+	file    string // of the configuration; "" if it does not come from one
+	log     *slog.Logger
+	level   *slog.LevelVar
+	store   *journal.Store[*facts.Facts]
+	kernel  *kernel.Handle
+	engine  *engine.Engine
+	fabric  *fabric.Fabric
+	cluster *membership // nil without a cluster
+	stop    context.CancelCauseFunc
 
-	// inputs is what network and node follow from. Whoever changes it holds
-	// changing until they do again.
-	changing sync.Mutex
-	inputs   inputs
-	started  bool // the fabric runs
-	network  atomic.Pointer[engine.Network]
-	node     atomic.Pointer[kernel.Node]
-	// moved has an element when this node's place in the underlay may have
-	// changed.
-	moved chan struct{}
-	// What goes wrong now, for status and log.
-	configuration, lost trouble
+	governor
 }
 
 // Run serves until ctx ends, then stops in order: no new calls, the calls in
 // flight, the interfaces still to be removed, the journal. file is where c was
 // read from; what changes there takes effect live. Run returns an error if it
-// cannot start: *journal.OwnedError where another agent has the state
-// directory, *journal.CorruptError where the journal is damaged.
+// cannot start or cannot go on: *journal.OwnedError where another agent has the
+// state directory, *journal.CorruptError where the journal is damaged,
+// *journal.LostError where the state directory is gone.
 func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file string, log *slog.Logger, level *slog.LevelVar) error {
 	a, err := open(ctx, c, log)
 	if err != nil {
 		return err
 	}
-	a.file, a.logLevel = file, level
+	a.file, a.level = file, level
 	defer a.close()
+	parent := ctx
 	ctx, a.stop = context.WithCancelCause(ctx)
 	defer a.stop(nil)
 	if err := a.recovered(ctx); err != nil {
@@ -68,19 +61,14 @@ func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file string, log *s
 		return err
 	}
 	var background sync.WaitGroup
-	a.started = true
+	a.running = true
 	background.Go(func() { a.fabric.Run(ctx, log) })
 	background.Go(func() { a.engine.Reaper.Run(a.engine) })
 	background.Go(func() { a.maintain(ctx) })
 	background.Go(func() { a.followKernel(ctx) })
-	background.Go(func() { a.followUnderlay(ctx) })
-	if file != "" {
-		background.Go(func() { a.followConfiguration(ctx) })
-	}
+	background.Go(func() { a.govern(ctx) })
 	if a.cluster != nil {
-		background.Go(func() { a.cluster.follow(ctx, a) })
-		background.Go(func() { a.cluster.keepLeases(ctx) })
-		background.Go(func() { a.followPools(ctx) })
+		background.Go(func() { a.follow(ctx) })
 	}
 	log.Info("agent ready", "socket", c.Socket, "stateDir", c.StateDir, "subnets", a.network.Load().Pool.Subnets())
 
@@ -88,9 +76,8 @@ func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file string, log *s
 	a.engine.Reaper.Close()
 	background.Wait()
 	log.Info("agent stopped", "note", "pods keep their network")
-	var lost *journal.LostError
-	if errors.As(context.Cause(ctx), &lost) {
-		return lost
+	if parent.Err() == nil {
+		return context.Cause(ctx) // what made it stop by itself
 	}
 	return nil
 }
@@ -115,19 +102,15 @@ func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) 
 		k.Close()
 		return nil, err
 	}
-	a := &Agent{log: log, store: store, kernel: k, inputs: inputs{config: c}, moved: make(chan struct{}, 1)}
-	a.configuration.what = "configuration file not in effect"
-	a.lost.what = "no address on the underlay"
-	a.network.Store(&engine.Network{})
-	a.node.Store(&kernel.Node{})
+	a := &Agent{log: log, store: store, kernel: k, governor: newGovernor(c)}
 	a.engine = &engine.Engine{
 		Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: c.StateDir, Now: time.Now,
-		Node: func() kernel.Node { return *a.node.Load() },
+		Node: func() kernel.Node { return a.network.Load().node },
 		Reaper: engine.NewReaper(func(key attach.Key, err error) {
 			log.Warn("interface not removed, will retry", "attachment", key.String(), "error", err)
 		}),
 	}
-	if err := a.join(ctx); err != nil {
+	if err := a.join(); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -146,10 +129,14 @@ func (a *Agent) recovered(ctx context.Context) error {
 	for _, torn := range a.store.Recovered() {
 		a.log.Warn("journal had an unfinished line", "cut", torn.String())
 	}
-	a.readUnderlay()
-	if err := a.changeNetwork(ctx, func(*inputs) {}); err != nil {
+	if err := a.restore(ctx); err != nil {
 		return err
 	}
+	a.readUnderlay(time.Now())
+	if err := a.apply(ctx); err != nil {
+		return err
+	}
+	a.tell()
 	a.fabric.Step(time.Now())
 	a.sweep(ctx)
 	return nil
@@ -161,7 +148,7 @@ func (a *Agent) maintain(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(*a.config().GC.Interval)):
+		case <-time.After(time.Duration(*a.seen.Load().config.GC.Interval)):
 			a.sweep(ctx)
 		}
 	}
@@ -180,4 +167,43 @@ func (a *Agent) sweep(ctx context.Context) {
 	if err := a.store.CompactionErr(); err != nil {
 		a.log.Warn("journal not compacted, will retry", "error", err)
 	}
+}
+
+// network is what ADD attaches pods to, and what the node needs for them. It is
+// replaced as a whole.
+type network struct {
+	engine.Network
+	node kernel.Node
+}
+
+// governor is what decides about the node's network: inputs, and what follows
+// from them. One goroutine has it, but for the atomic values, by which others
+// see the result.
+type governor struct {
+	inputs  inputs
+	running bool          // the fabric runs
+	applied bool          // network follows from inputs
+	self    topology.Self // as the fabric was told
+	// former are MTUs that pods may still have.
+	former map[int]struct{}
+	// looked is when the configuration file, the underlay and the MTUs were
+	// last seen to.
+	looked struct {
+		file, underlay, pods time.Time
+		addresses            []netip.Addr // that were looked for
+	}
+	content content // of the configuration file
+
+	network atomic.Pointer[network]
+	seen    atomic.Pointer[inputs]
+	unready atomic.Pointer[string] // why no pod can be attached; "": one can
+	moved   atomic.Bool            // this node's place may have changed
+	poke    chan struct{}          // has an element when there is something to decide
+
+	// What goes wrong now, for status and log.
+	configuration, lost, late trouble
+}
+
+func newGovernor(c v1alpha1.AgentConfiguration) governor {
+	return governor{inputs: inputs{config: c}, former: map[int]struct{}{}, poke: make(chan struct{}, 1)}
 }

@@ -59,12 +59,14 @@ func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received) ([]
 		Engine:    a.engine,
 		OpenNetns: sandbox.open,
 		Network: func(cfg *cni.Config) (engine.Network, *cni.Error) {
-			n := a.network.Load()
-			return n.For(cfg.Name, cfg.MTU), a.ready(n)
+			if why := *a.unready.Load(); why != "" {
+				return engine.Network{}, cni.Errorf(cni.CodeTryAgain, "%s", why)
+			}
+			return a.network.Load().For(cfg.Name, cfg.MTU), nil
 		},
 	}
 	if a.cluster != nil {
-		defer a.cluster.kick()
+		defer a.wake() // the use of addresses may have changed
 	}
 	return verbs.Serve(ctx, call, cfg)
 }

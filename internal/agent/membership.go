@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
@@ -29,174 +28,76 @@ type membership struct {
 	registry registry.Cluster
 	objects  *registry.Store
 	keeper   *leasing.Keeper
-	changes  *registry.Subscription // what the keeper decides by
-	// used has an element when addresses were given out or came back.
-	used chan struct{}
 }
 
 // join wires the agent to its cluster, if it has one, and to the kernel.
-func (a *Agent) join(ctx context.Context) error {
+func (a *Agent) join() error {
 	c := a.inputs.config
-	drivers := a.drivers()
 	if c.Cluster == nil {
-		a.fabric = fabric.New(nil, drivers)
+		a.fabric = fabric.New(nil, a.drivers())
 		return nil
 	}
 	dir, err := directory.Open(c.Cluster.Directory, a.log)
 	if err != nil {
 		return err
 	}
-	m := &membership{node: c.NodeName, registry: dir, objects: registry.NewStore(), used: make(chan struct{}, 1)}
-	m.changes = m.objects.Subscribe(registry.Node, registry.IPPool, registry.SubnetLease)
-	previous, err := a.restore(ctx)
-	if err != nil {
-		return err
-	}
-	a.fabric = fabric.New(m.objects, drivers)
-	config := leasing.Config{Node: c.NodeName, IdleAfter: time.Duration(*c.Cluster.LeaseIdleAfter), Previous: previous}
-	m.keeper = leasing.New(config, m.objects, m.registry, (*addresses)(a), a.identity, a.fabric.Rejected)
+	m := &membership{node: c.NodeName, registry: dir, objects: registry.NewStore()}
 	a.cluster = m
+	a.fabric = fabric.New(m.objects, a.drivers())
+	config := leasing.Config{Node: m.node, IdleAfter: time.Duration(*c.Cluster.LeaseIdleAfter)}
+	m.keeper = leasing.New(config, m.objects, dir, (*addresses)(a), a.identity, a.fabric.Rejected)
 	return nil
 }
 
-// restore takes the ranges from the journal, and the blocks that pods have
-// addresses of.
-func (a *Agent) restore(ctx context.Context) (previous []netip.Prefix, err error) {
-	err = a.store.View(ctx, func(f *facts.Facts) error {
-		n, err := engine.RecordedNetwork(f)
-		if err != nil {
-			a.log.Warn("the network in the journal is unreadable; it is made anew", "error", err)
-			return nil
-		}
-		if len(n.Pool.Sets) > 0 {
-			a.inputs.restored = &n.Pool
-		}
-		previous = n.Pool.Subnets()
-		return nil
-	})
-	return previous, err
-}
-
 // follow keeps the objects current.
-func (m *membership) follow(ctx context.Context, a *Agent) {
-	if err := m.registry.Run(ctx, m.objects); err != nil && ctx.Err() == nil {
+func (a *Agent) follow(ctx context.Context) {
+	if err := a.cluster.registry.Run(ctx, a.cluster.objects); err != nil && ctx.Err() == nil {
 		a.stop(fmt.Errorf("registry: %w", err))
-	}
-}
-
-// leasePause is the least time between two looks at the leases: pods that
-// start in a burst call for one, not for one each.
-const leasePause = 50 * time.Millisecond
-
-// keepLeases steps the keeper whenever something changed that it decides by.
-func (m *membership) keepLeases(ctx context.Context) {
-	for ctx.Err() == nil {
-		next := m.keeper.Step(ctx, time.Now())
-		pause(ctx, leasePause)
-		timer := time.NewTimer(time.Until(next))
-		select {
-		case <-ctx.Done():
-		case <-m.changes.C:
-		case <-m.used:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// kick has the keeper look again.
-func (m *membership) kick() {
-	select {
-	case m.used <- struct{}{}:
-	default:
 	}
 }
 
 // identity is what this node's leases tell its peers.
 func (a *Agent) identity() leasing.Identity {
-	a.changing.Lock()
-	defer a.changing.Unlock()
 	var id leasing.Identity
 	for _, u := range a.inputs.underlay {
 		id.Addresses = append(id.Addresses, u.Addr.Addr())
 	}
-	c := a.inputs.config
-	if c.Network.Backend.Type != topology.Native {
-		id.VTEP = cluster.VTEP{
-			MAC: cluster.VTEPMAC(a.cluster.node), VNI: uint32(c.Network.Backend.VNI), Port: uint16(c.Network.Backend.Port),
-		}
+	b := a.inputs.config.Network.Backend
+	if b.Type != topology.Native {
+		id.VTEP = cluster.VTEP{MAC: cluster.VTEPMAC(a.cluster.node), VNI: uint32(b.VNI), Port: uint16(b.Port)}
 	}
 	return id
 }
 
-// followPools follows the objects that the node's own network depends on:
-// pools, the node's own object, and leases outside of pools.
-func (a *Agent) followPools(ctx context.Context) {
-	sub := a.cluster.objects.Subscribe(registry.Node, registry.IPPool, registry.SubnetLease)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-sub.C:
-		}
-		if !a.concerned(sub.Take()) {
-			continue
-		}
-		pools, outside, synced := a.poolsNow()
-		if !synced {
-			continue
-		}
-		err := a.changeNetwork(ctx, func(in *inputs) { in.pools, in.outside = pools, outside })
-		if err != nil {
-			a.log.Warn("network not changed, will retry with the next change", "error", err)
-			a.check(err)
-		}
-		a.move()
+// readCluster takes in what the registry says about this node and the pools.
+func (a *Agent) readCluster() {
+	if a.cluster == nil {
+		return
 	}
-}
-
-// concerned reports whether one of the objects can change the node's own
-// network. A lease that is inside a pool cannot, and there may be thousands.
-func (a *Agent) concerned(keys []registry.Key) bool {
-	concerned := false
+	in := &a.inputs
 	a.cluster.objects.View(func(s *registry.State) {
-		concerned = slices.ContainsFunc(keys, func(k registry.Key) bool {
-			switch k.Kind {
-			case registry.Node:
-				return k.Name == a.cluster.node
-			case registry.SubnetLease:
-				l, there := s.Leases[k.Name]
-				return !there || l.Pool == ""
-			}
-			return true
-		})
-	})
-	return concerned
-}
-
-func (a *Agent) poolsNow() (pools []cluster.Pool, outside []netip.Prefix, synced bool) {
-	a.cluster.objects.View(func(s *registry.State) {
-		synced = s.Synced
-		all := make([]cluster.Pool, 0, len(s.Pools))
+		if in.synced = in.synced || s.Synced; !in.synced {
+			return
+		}
+		if n, there := s.Nodes[a.cluster.node]; there {
+			in.node = &n
+		}
+		pools := make([]cluster.Pool, 0, len(s.Pools))
 		for _, p := range s.Pools {
-			all = append(all, p)
+			pools = append(pools, p)
 		}
-		pools, _ = cluster.AcceptPools(all)
+		in.pools, _ = cluster.AcceptPools(pools)
+		in.outside, in.known = nil, nil
 		for _, l := range s.Leases {
-			if l.Pool == "" && !inside(l.Subnet, pools) {
-				outside = append(outside, l.Subnet)
+			if l.Node == a.cluster.node && len(in.known) < len(l.Addresses) {
+				in.known = l.Addresses
+			}
+			if l.Pool == "" && !inside(l.Subnet, in.pools) {
+				in.outside = append(in.outside, l.Subnet)
 			}
 		}
 	})
-	slices.SortFunc(outside, netip.Prefix.Compare)
-	return pools, outside, synced
+	slices.SortFunc(in.outside, netip.Prefix.Compare)
 }
 
 func inside(subnet netip.Prefix, pools []cluster.Pool) bool {
@@ -215,31 +116,60 @@ type addresses Agent
 
 // Blocks implements leasing.Addresses.
 func (s *addresses) Blocks(now time.Time) ([]lease.Block, error) {
-	a := (*Agent)(s)
-	a.changing.Lock()
-	draining := a.inputs.draining
-	a.changing.Unlock()
-	n := a.network.Load()
+	n := s.network.Load()
 	var blocks []lease.Block
-	err := a.store.View(context.Background(), func(f *facts.Facts) error {
+	err := s.store.View(context.Background(), func(f *facts.Facts) error {
 		u := f.Usage(facts.Veth, "")
 		for _, set := range n.Pool.Sets {
 			for _, r := range set {
 				blocks = append(blocks, blockOf(u, r, now, n.Cooldown))
 			}
 		}
+		draining, err := s.draining(f, n.Pool)
+		if err != nil {
+			return err
+		}
 		for _, subnet := range draining {
 			r, err := ipam.NewRange(ipam.Range{Subnet: subnet})
 			if err != nil {
 				return err
 			}
-			b := blockOf(u, r, now, n.Cooldown)
-			b.Free = 0 // it gives none
-			blocks = append(blocks, b)
+			blocks = append(blocks, blockOf(u, r, now, n.Cooldown))
 		}
 		return nil
 	})
 	return blocks, err
+}
+
+// draining returns the blocks that give no address any more, and that pods have
+// addresses of. An adopted pod's address has no subnet on record; that of this
+// node's lease around it is meant.
+func (s *addresses) draining(f *facts.Facts, pool ipam.Pool) ([]netip.Prefix, error) {
+	outside, err := engine.Outside(f, pool)
+	if err != nil || len(outside) == 0 {
+		return nil, err
+	}
+	var subnets []netip.Prefix
+	for _, o := range outside {
+		if !o.Subnet.IsValid() {
+			o.Subnet = s.leaseAround(o.Addr)
+		}
+		if o.Subnet.IsValid() && !slices.Contains(subnets, o.Subnet) {
+			subnets = append(subnets, o.Subnet)
+		}
+	}
+	return subnets, nil
+}
+
+func (s *addresses) leaseAround(addr netip.Addr) (subnet netip.Prefix) {
+	s.cluster.objects.View(func(state *registry.State) {
+		for _, l := range state.Leases {
+			if l.Node == s.cluster.node && l.Subnet.Contains(addr) {
+				subnet = l.Subnet
+			}
+		}
+	})
+	return subnet
 }
 
 func blockOf(u *ipam.Usage, r ipam.Range, now time.Time, cooldown time.Duration) lease.Block {
@@ -258,134 +188,52 @@ func blockOf(u *ipam.Usage, r ipam.Range, now time.Time, cooldown time.Duration)
 }
 
 // Serve implements leasing.Addresses. The blocks to be dropped are out of
-// reach for every ADD first; whether one is in use is then looked up in a
-// transaction, so that no ADD is in between.
+// reach for every ADD first (see notGranted); whether one is in use is then
+// looked up in a transaction, so that no ADD is in between.
 func (s *addresses) Serve(ctx context.Context, leases []cluster.Lease) error {
 	a := (*Agent)(s)
-	a.changing.Lock()
-	defer a.changing.Unlock()
-	dropped := a.inputs.blocks()
-	dropped = slices.DeleteFunc(dropped, func(subnet netip.Prefix) bool {
-		return slices.ContainsFunc(leases, func(l cluster.Lease) bool { return l.Subnet == subnet })
-	})
-	a.inputs.restored, a.inputs.served = nil, slices.Clone(leases)
-	if err := a.update(ctx); err != nil {
+	a.inputs.served, a.inputs.decided = slices.Clone(leases), true
+	if err := a.apply(ctx); err != nil {
 		return err
 	}
-	used, err := a.inUse(ctx, dropped)
-	if err != nil {
-		return err
-	}
-	a.inputs.draining = used
-	if len(used) == 0 {
-		return nil
-	}
-	// Its pods need the node as before, also one that has just started.
-	if err := a.update(ctx); err != nil {
-		return err
-	}
-	var names []string
-	for _, subnet := range used {
-		names = append(names, subnet.String())
-	}
-	return fmt.Errorf("drop %s: %w", strings.Join(names, ", "), leasing.ErrInUse)
-}
-
-// blocks returns every block that addresses were given from.
-func (in inputs) blocks() []netip.Prefix {
-	blocks := slices.Clone(in.draining)
-	for _, l := range in.served {
-		blocks = append(blocks, l.Subnet)
-	}
-	if in.restored != nil {
-		blocks = append(blocks, in.restored.Subnets()...)
-	}
-	slices.SortFunc(blocks, netip.Prefix.Compare)
-	return slices.Compact(blocks)
-}
-
-// inUse returns those of the blocks that a pod has an address of.
-func (a *Agent) inUse(ctx context.Context, blocks []netip.Prefix) (used []netip.Prefix, err error) {
-	if len(blocks) == 0 {
-		return nil, nil
-	}
-	err = a.store.View(ctx, func(f *facts.Facts) error {
-		for addr := range f.Usage(facts.Veth, "").Used {
-			blocks = slices.DeleteFunc(blocks, func(b netip.Prefix) bool {
-				if b.Contains(addr) {
-					used = append(used, b)
-					return true
-				}
-				return false
-			})
+	var used []string
+	err := a.store.View(ctx, func(f *facts.Facts) error {
+		draining, err := s.draining(f, a.network.Load().Pool)
+		for _, subnet := range draining {
+			used = append(used, subnet.String())
 		}
-		return nil
+		return err
 	})
-	slices.SortFunc(used, netip.Prefix.Compare)
-	return used, err
+	if err == nil && len(used) > 0 {
+		err = fmt.Errorf("drop %s: %w", strings.Join(used, ", "), leasing.ErrInUse)
+	}
+	return err
 }
 
-// ready reports why no pod can be attached now, for want of leases.
-func (a *Agent) ready(n *engine.Network) *cni.Error {
+// notGranted reports addresses that the node gives no more: an ADD may have
+// begun with the network of a moment ago.
+func (a *Agent) notGranted(addr netip.Addr) bool {
+	_, _, granted := a.network.Load().Pool.Find(addr)
+	return !granted
+}
+
+// whyNot says why no pod can be attached now, for want of leases; "" if one can.
+func (a *Agent) whyNot() string {
 	if a.cluster == nil {
-		return nil
+		return ""
 	}
-	missing := a.missing(n)
+	missing := a.inputs.missing(a.network.Load().Pool)
 	if missing == "" {
-		return nil
+		return ""
 	}
-	why := a.cluster.keeper.Status().Waiting
+	why := strings.Join(a.cluster.keeper.Status().Waiting, "; ")
 	a.cluster.objects.View(func(s *registry.State) {
 		if s.Err != nil {
-			why = []string{"the registry is out of reach: " + s.Err.Error()}
+			why = "the registry is out of reach: " + s.Err.Error()
 		}
 	})
-	if len(why) == 0 {
-		why = []string{"see weft status"}
+	if why == "" {
+		why = "see weft status"
 	}
-	return cni.Errorf(cni.CodeTryAgain, "node %s has no %s subnet yet: %s", a.cluster.node, missing, strings.Join(why, "; "))
-}
-
-// missing names the family that the node should have a block of and has not.
-// A pod that should have two addresses must not start with one.
-func (a *Agent) missing(n *engine.Network) string {
-	var want, have [2]bool
-	a.cluster.objects.View(func(s *registry.State) {
-		node, known := s.Nodes[a.cluster.node]
-		if !known {
-			return
-		}
-		for _, p := range node.PodCIDRs {
-			want[familyIndex(p.Addr())] = true
-		}
-		if len(node.PodCIDRs) > 0 {
-			return
-		}
-		for _, p := range s.Pools {
-			if p.Selector.Matches(node.Labels) {
-				for _, r := range p.Ranges {
-					want[familyIndex(r.CIDR.Addr())] = true
-				}
-			}
-		}
-	})
-	for _, p := range n.Pool.Subnets() {
-		have[familyIndex(p.Addr())] = true
-	}
-	switch {
-	case have == [2]bool{}:
-		return "pod"
-	case want[0] && !have[0]:
-		return "IPv4"
-	case want[1] && !have[1]:
-		return "IPv6"
-	}
-	return ""
-}
-
-func familyIndex(a netip.Addr) int {
-	if a.Is4() {
-		return 0
-	}
-	return 1
+	return fmt.Sprintf("node %s has no %s subnet yet: %s", a.cluster.node, missing, why)
 }

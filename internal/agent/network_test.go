@@ -4,6 +4,7 @@ package agent
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/topology"
+	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/kernel"
 )
 
 func parsed(t *testing.T, text string) v1alpha1.AgentConfiguration {
@@ -69,7 +72,7 @@ func TestMTUOfPods(t *testing.T) {
 
 func TestNetworkOfLeases(t *testing.T) {
 	in := inputs{
-		config: member(t, "cooldown: 5s"),
+		config: member(t, "cooldown: 5s"), decided: true, synced: true,
 		served: []cluster.Lease{leaseOf("10.42.3.0/24", "default"), leaseOf("10.42.9.0/24", "default"), leaseOf("fd00:42:0:3::/64", "default")},
 		pools: []cluster.Pool{
 			{Name: "default", Reserved: prefixes("10.42.3.128/25", "10.42.77.0/24")},
@@ -80,65 +83,116 @@ func TestNetworkOfLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(n.Pool.Sets) != 2 || len(n.Pool.Sets[0]) != 2 || n.Cooldown != 5*time.Second || len(n.Routes) != 2 {
+	if len(n.Pool.Sets) != 2 || len(n.Pool.Sets[0]) != 2 || n.Cooldown != 5*time.Second || len(n.Routes) != 2 || n.Cluster != "/cluster" {
 		t.Fatalf("network %+v", n)
 	}
 	// A reserved part of a block is taken out of it; another pool's is none of its business.
 	if got := n.Pool.Sets[0].Size(); got != 126+253 {
 		t.Errorf("%d IPv4 addresses, want 126 of the reserved half and 253", got)
 	}
-}
-
-func TestNoLeaseNoAddress(t *testing.T) {
-	n, err := inputs{config: member(t, "")}.network()
-	if err != nil || len(n.Pool.Sets) != 0 {
-		t.Errorf("pool %v, %v", n.Pool, err)
+	in.pools[0].Reserved = prefixes("10.42.0.0/21")
+	if n, err = in.network(); err != nil || n.Pool.Sets[0].Size() != 253 {
+		t.Errorf("%d IPv4 addresses of a block that is reserved as a whole and another, %v", n.Pool.Sets[0].Size(), err)
 	}
 }
 
-// Until the first decision the ranges of the journal serve.
-func TestRestoredRangesServe(t *testing.T) {
-	before, err := inputs{config: member(t, ""), served: []cluster.Lease{leaseOf("10.42.3.0/24", "default")}}.network()
+// Until the registry has answered, and the keeper decided, the network of the
+// journal serves, with all that it says of masquerading.
+func TestRestoredNetworkServes(t *testing.T) {
+	in := inputs{
+		config: member(t, ""), decided: true, synced: true,
+		underlay: []topology.Underlay{underlay("198.18.1.11/24", 1500)},
+		served:   []cluster.Lease{leaseOf("10.42.3.0/24", "default")},
+		pools:    []cluster.Pool{poolNamed("default", "10.42.0.0/16", true), poolNamed("public", "10.99.0.0/16", false)},
+	}
+	before, err := in.network()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := inputs{config: member(t, ""), restored: &before.Pool}.network()
-	if err != nil || n.Pool.String() != before.Pool.String() {
-		t.Errorf("pool %v, %v, want %v", n.Pool, err, before.Pool)
+	n, err := inputs{config: member(t, ""), restored: &before}.network()
+	if err != nil || !reflect.DeepEqual(n, before) {
+		t.Errorf("restored %+v, %v, want %+v", n, err, before)
 	}
+	in.restored, in.decided = &before, false
+	in.served, in.pools = nil, in.pools[:1]
+	if n, err = in.network(); err != nil || n.Pool.String() != before.Pool.String() || len(n.Plain) != 0 {
+		t.Errorf("with the registry, before a decision: %+v, %v", n, err)
+	}
+	if n, err = (inputs{config: member(t, "")}).network(); err != nil || len(n.Pool.Sets) != 0 {
+		t.Errorf("nothing restored, nothing leased, and yet %v, %v", n.Pool, err)
+	}
+}
+
+func poolNamed(name, cidr string, masquerade bool) cluster.Pool {
+	p := netip.MustParsePrefix(cidr)
+	return cluster.Pool{Name: name, Masquerade: masquerade, Ranges: []cluster.PoolRange{{CIDR: p, BlockBits: 24}}}
 }
 
 func TestWhatIsMasqueraded(t *testing.T) {
 	in := inputs{
-		config: member(t, "masqueradeExclude: [192.168.0.0/16]"),
-		served: []cluster.Lease{leaseOf("10.42.3.0/24", "default"), leaseOf("10.99.3.0/24", "public")},
-		pools: []cluster.Pool{
-			{Name: "default", Masquerade: true, Ranges: []cluster.PoolRange{{CIDR: netip.MustParsePrefix("10.42.0.0/16"), BlockBits: 24}}},
-			{Name: "public", Ranges: []cluster.PoolRange{{CIDR: netip.MustParsePrefix("10.99.0.0/16"), BlockBits: 24}}},
-		},
+		config: member(t, "masqueradeExclude: [192.168.0.0/16]"), decided: true, synced: true,
+		served:  []cluster.Lease{leaseOf("10.42.3.0/24", "default"), leaseOf("10.99.3.0/24", "public")},
+		pools:   []cluster.Pool{poolNamed("default", "10.42.0.0/16", true), poolNamed("public", "10.99.0.0/16", false)},
 		outside: prefixes("10.7.1.0/24"),
 	}
-	n, err := in.network()
-	if err != nil {
-		t.Fatal(err)
+	node := func() kernel.Node {
+		t.Helper()
+		n, err := in.network()
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := engine.AgentNode(facts.New(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node
 	}
-	node, err := in.node(facts.New(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := prefixes("10.42.3.0/24"); !slices.Equal(node.Sources, want) {
-		t.Errorf("masqueraded %v, want %v: the other pool says no", node.Sources, want)
+	if got, want := node().Sources, prefixes("10.42.3.0/24"); !slices.Equal(got, want) {
+		t.Errorf("masqueraded %v, want %v: the other pool says no", got, want)
 	}
 	want := prefixes("10.7.1.0/24", "10.42.0.0/16", "10.42.3.0/24", "10.99.0.0/16", "10.99.3.0/24", "192.168.0.0/16")
-	if !slices.Equal(node.Pools, want) {
-		t.Errorf("seen with their own address by %v, want %v", node.Pools, want)
+	if got := node().Pools; !slices.Equal(got, want) {
+		t.Errorf("seen with their own address by %v, want %v", got, want)
 	}
 	in.config = member(t, "masquerade: false")
-	if n, err = in.network(); err != nil {
-		t.Fatal(err)
+	if got := node(); len(got.Sources) != 0 || got.Table != "" {
+		t.Errorf("masquerading is off, and yet %+v", got)
 	}
-	if node, err = in.node(facts.New(), n); err != nil || len(node.Sources) != 0 || node.Table != "" {
-		t.Errorf("masquerading is off, and yet %+v, %v", node, err)
+}
+
+// A pod that should have an address of each family must not start with one.
+func TestMissingFamily(t *testing.T) {
+	dual := poolNamed("dual", "10.42.0.0/16", true)
+	dual.Ranges = append(dual.Ranges, cluster.PoolRange{CIDR: netip.MustParsePrefix("fd00:42::/48"), BlockBits: 64})
+	four, six := poolNamed("four", "10.42.0.0/16", true), poolNamed("six", "fd00:42::/48", true)
+	elsewhere := six
+	elsewhere.Selector = cluster.Selector{{Key: "zone", Operator: cluster.Exists}}
+	both := []cluster.Lease{leaseOf("10.42.3.0/24", "dual"), leaseOf("fd00:42:0:3::/64", "dual")}
+	cases := map[string]struct {
+		in   inputs
+		want string
+	}{
+		"nothing":                      {inputs{}, "pod"},
+		"both":                         {inputs{pools: []cluster.Pool{dual}, served: both}, ""},
+		"IPv6 is missing":              {inputs{pools: []cluster.Pool{dual}, served: both[:1]}, "IPv6"},
+		"IPv4 is missing":              {inputs{pools: []cluster.Pool{dual}, served: both[1:]}, "IPv4"},
+		"IPv4 only":                    {inputs{pools: []cluster.Pool{four}, served: both[:1]}, ""},
+		"the pool does not want it":    {inputs{pools: []cluster.Pool{four, elsewhere}, served: both[:1]}, ""},
+		"subnets of the node's object": {inputs{node: &cluster.Node{PodCIDRs: prefixes("10.42.3.0/24", "fd00:42:0:3::/64")}, served: both[:1]}, "IPv6"},
+		"whatever the pools have":      {inputs{node: &cluster.Node{PodCIDRs: prefixes("10.42.3.0/24")}, pools: []cluster.Pool{dual}, served: both[:1]}, ""},
+	}
+	for name, c := range cases {
+		c.in.config, c.in.decided = member(t, ""), true
+		if c.in.node == nil {
+			c.in.node = &cluster.Node{Name: "node1"}
+		}
+		n, err := c.in.network()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.in.missing(n.Pool); got != c.want {
+			t.Errorf("%s: %q is missing, want %q", name, got, c.want)
+		}
 	}
 }
 

@@ -5,13 +5,13 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
 	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/fabric"
 	"weft.dev/weft/internal/kernel"
-	"weft.dev/weft/internal/registry"
 )
 
 // agentTable is the nftables table of the agent's network; those of thin
@@ -66,99 +66,88 @@ const underlayInterval = 30 * time.Second
 func (a *Agent) followKernel(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := a.kernel.Monitor(ctx, func(n kernel.Notice) {
-			if n.Kind == "underlay" || n.Kind == "" {
-				a.move()
+			if n.Kind == fabric.Underlay || n.Kind == "" {
+				a.moved.Store(true)
+				a.wake()
 			}
 			a.fabric.Noticed(n.Kind, n.Key, n.Value, n.Gone)
 		})
 		if ctx.Err() == nil {
 			a.log.Warn("kernel notifications ended, will retry", "error", err)
 			pause(ctx, time.Second)
-			a.fabric.Resync("")
 		}
 	}
 }
 
-// move has the agent look at its place again.
-func (a *Agent) move() {
-	select {
-	case a.moved <- struct{}{}:
-	default:
+// readUnderlay looks up where this node is, if that may have changed. While
+// nothing is found the node keeps the place that it had: an uplink that is down
+// for a moment must not cost any route.
+func (a *Agent) readUnderlay(now time.Time) {
+	in := &a.inputs
+	wanted, ask := a.addressesToFind()
+	if !ask {
+		return
+	}
+	due := now.Sub(a.looked.underlay) >= underlayInterval || !slices.Equal(wanted, a.looked.addresses)
+	if a.moved.Swap(false) || due {
+		a.looked.underlay, a.looked.addresses = now, wanted
+		found, err := a.kernel.Underlay(wanted, in.place())
+		if a.cluster != nil { // a node of its own needs no underlay
+			a.lost.note(a.log, "no place in the underlay", err)
+		}
+		if err == nil && !slices.Equal(found, in.underlay) {
+			a.log.Info("place in the underlay changed", "from", in.underlay, "to", found)
+			in.underlay = found
+		}
+	}
+	if self := in.self(); a.cluster != nil && len(in.underlay) > 0 && !reflect.DeepEqual(self, a.self) {
+		a.self = self
+		a.fabric.SetSelf(self)
 	}
 }
 
-// followUnderlay follows changes of this node's place.
-func (a *Agent) followUnderlay(ctx context.Context) {
-	tick := time.NewTicker(underlayInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-a.moved:
-		case <-tick.C:
-		}
-		if !a.readUnderlay() {
-			continue
-		}
-		if err := a.changeNetwork(ctx, func(*inputs) {}); err != nil {
-			a.log.Warn("network not changed, will retry", "error", err)
-			a.check(err)
-		}
-		if a.cluster != nil {
-			a.cluster.kick()
+// addressesToFind returns the addresses of this node: as configured, or as the
+// Node object says, or none, which means those of the default route. ask is
+// false while that is not known: a node that takes the wrong place at its start
+// would have all its peers follow it there and back.
+func (a *Agent) addressesToFind() (wanted []netip.Addr, ask bool) {
+	in := &a.inputs
+	if configured := in.config.Network.NodeAddresses; len(configured) > 0 || a.cluster == nil {
+		return configured, true
+	}
+	if in.node == nil {
+		return nil, false
+	}
+	for _, addr := range in.node.Addresses {
+		if !slices.ContainsFunc(wanted, func(b netip.Addr) bool { return b.Is4() == addr.Is4() }) {
+			wanted = append(wanted, addr)
 		}
 	}
+	return wanted, true
 }
 
-// readUnderlay looks up where this node is, and reports whether that has
-// changed. While nothing is found the node keeps the place that it had: an
-// uplink that is down for a moment must not cost any route.
-func (a *Agent) readUnderlay() (changed bool) {
-	a.changing.Lock()
-	defer a.changing.Unlock()
-	found, err := a.kernel.Underlay(a.nodeAddresses())
-	if a.cluster == nil {
-		err = nil // a node of its own needs no underlay
-	} else {
-		a.lost.note(a.log, err)
+// place is the place that the node had so far, or, after a start, the one that
+// its leases tell of.
+func (in inputs) place() []topology.Underlay {
+	if len(in.underlay) > 0 {
+		return in.underlay
 	}
-	if err == nil && !slices.Equal(found, a.inputs.underlay) {
-		a.log.Info("place in the underlay changed", "from", a.inputs.underlay, "to", found)
-		a.inputs.underlay, changed = found, true
+	var had []topology.Underlay
+	for _, addr := range in.known {
+		had = append(had, topology.Underlay{Addr: netip.PrefixFrom(addr, addr.BitLen())})
 	}
-	if a.cluster != nil && len(a.inputs.underlay) > 0 {
-		a.setSelf()
-	}
-	return changed
+	return had
 }
 
-// nodeAddresses returns the addresses to look for: as configured, or as the
-// Node object says, or none, which means those of the default route.
-func (a *Agent) nodeAddresses() []netip.Addr {
-	if configured := a.inputs.config.Network.NodeAddresses; len(configured) > 0 || a.cluster == nil {
-		return configured
-	}
-	var addrs []netip.Addr
-	a.cluster.objects.View(func(s *registry.State) {
-		for _, addr := range s.Nodes[a.cluster.node].Addresses {
-			if !slices.ContainsFunc(addrs, func(b netip.Addr) bool { return b.Is4() == addr.Is4() }) {
-				addrs = append(addrs, addr)
-			}
-		}
-	})
-	return addrs
-}
-
-// setSelf tells the fabric; it is called with changing held.
-func (a *Agent) setSelf() {
-	b := a.inputs.config.Network.Backend
+// self is this node as the topology sees it.
+func (in inputs) self() topology.Self {
+	b := in.config.Network.Backend
 	checksum := b.ChecksumOffload == "on"
 	if b.ChecksumOffload == "auto" {
 		checksum, _ = kernel.ProbeChecksumOffload()
 	}
-	a.fabric.SetSelf(topology.Self{
-		Node: a.cluster.node, Underlay: a.inputs.underlay, Backend: b.Type,
+	return topology.Self{
+		Node: in.config.NodeName, Underlay: in.underlay, Backend: b.Type,
 		VNI: uint32(b.VNI), Port: uint16(b.Port), Checksum: checksum,
-	})
+	}
 }

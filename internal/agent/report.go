@@ -22,9 +22,8 @@ func (a *Agent) report(everything bool) (report.Report, error) {
 		in.keeper, in.reach = a.cluster.keeper.Status(), a.fabric.Reach()
 		in.lost = a.lost.now()
 	}
-	a.changing.Lock()
-	in.backend, in.underlay = a.inputs.config.Network.Backend.Type, a.inputs.underlay
-	a.changing.Unlock()
+	seen := a.seen.Load()
+	in.backend, in.underlay = seen.config.Network.Backend.Type, seen.underlay
 	if !everything {
 		return buildReport(in, everything), nil
 	}

@@ -76,6 +76,14 @@ type Network struct {
 	MTU        int            `json:"mtu,omitempty"` // bytes; 0: the uplink's
 	Masquerade bool           `json:"masquerade,omitempty"`
 	Cooldown   time.Duration  `json:"cooldown"` // nanoseconds
+
+	// Cluster names the registry that Pool comes from; "": it is configured.
+	Cluster string `json:"cluster,omitempty"`
+	// Direct are further destinations that see a pod's own address, besides
+	// Pool; Plain are the parts of Pool that are never masqueraded.
+	Direct []netip.Prefix `json:"direct,omitempty"`
+	Plain  []netip.Prefix `json:"plain,omitempty"`
+
 	// Avoid, where set, reports addresses that somebody else holds.
 	Avoid func(netip.Addr) bool `json:"-"`
 }

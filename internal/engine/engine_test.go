@@ -433,6 +433,28 @@ func TestCorrectedDelegateUnwedges(t *testing.T) {
 	}
 }
 
+// What is direct or plain is a matter of the network, also for attachments of
+// an earlier range.
+func TestAgentNodeWithDirectAndPlain(t *testing.T) {
+	b := newBench(t)
+	if _, err := b.Add(ctx, b.request("c1", "10.1.0.0/24")); err != nil {
+		t.Fatal(err)
+	}
+	n := testNetwork(t, "10.2.0.0/24")
+	n.Masquerade = true
+	n.Direct = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.2.0.0/24")}
+	n.Plain = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
+	var node kernel.Node
+	err := b.store.View(ctx, func(f *facts.Facts) (err error) {
+		node, err = AgentNode(f, n)
+		return err
+	})
+	got := fmt.Sprintf("%v %v", node.Sources, node.Pools)
+	if err != nil || got != "[10.2.0.0/24] [10.0.0.0/8 10.1.0.0/24 10.2.0.0/24]" {
+		t.Errorf("node %s, %v", got, err)
+	}
+}
+
 // The agent's node serves living attachments of an earlier range too.
 func TestAgentNodeKeepsTheRangesOfTheLiving(t *testing.T) {
 	b := newBench(t)
@@ -445,7 +467,7 @@ func TestAgentNodeKeepsTheRangesOfTheLiving(t *testing.T) {
 		return err
 	})
 	got := fmt.Sprintf("%s %v %v %v", node.Table, node.Sources, node.Pools, node.Gateways)
-	if err != nil || got != "weft [10.2.0.0/24 10.1.0.0/24] [10.2.0.0/24 10.1.0.0/24] [10.2.0.1 10.1.0.1]" {
+	if err != nil || got != "weft [10.2.0.0/24 10.1.0.0/24] [10.1.0.0/24 10.2.0.0/24] [10.2.0.1 10.1.0.1]" {
 		t.Errorf("node %s, %v", got, err)
 	}
 }

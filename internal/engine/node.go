@@ -3,12 +3,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
 
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/kernel"
 )
 
@@ -40,8 +42,8 @@ func Node(network string, masquerade bool, subnets []netip.Prefix, addrs []attac
 }
 
 // AgentNode returns the node's objects for the agent's network: those of its
-// ranges, and of every subnet and gateway that a living attachment has from an
-// earlier configuration.
+// ranges, and of every subnet and gateway that a living attachment has from
+// others.
 func AgentNode(f *facts.Facts, n Network) (kernel.Node, error) {
 	var addrs []attach.Address
 	for _, set := range n.Pool.Sets {
@@ -49,23 +51,57 @@ func AgentNode(f *facts.Facts, n Network) (kernel.Node, error) {
 			addrs = append(addrs, attach.Address{Addr: r.First, Subnet: r.Subnet, Gateway: r.Gateway})
 		}
 	}
+	outside, err := Outside(f, n.Pool)
+	if err != nil {
+		return kernel.Node{}, err
+	}
 	subnets := n.Pool.Subnets()
-	for _, rec := range f.Records() {
-		if rec.Kind != facts.Veth {
+	for _, a := range outside {
+		if a.Subnet.IsValid() {
+			subnets = append(subnets, a.Subnet)
+			addrs = append(addrs, a)
+		}
+	}
+	node := Node("", n.Masquerade, subnets, addrs)
+	node.Pools = slices.Concat(node.Pools, n.Direct)
+	slices.SortFunc(node.Pools, netip.Prefix.Compare)
+	node.Pools = slices.Compact(node.Pools)
+	node.Sources = slices.DeleteFunc(slices.Clone(node.Sources), func(s netip.Prefix) bool { return covered(s, n.Plain) })
+	return node, nil
+}
+
+func covered(p netip.Prefix, by []netip.Prefix) bool {
+	return slices.ContainsFunc(by, func(b netip.Prefix) bool { return b.Overlaps(p) && b.Bits() <= p.Bits() })
+}
+
+// Outside returns addresses of living attachments that are in no subnet of the
+// pool, one for each of their subnets, ascending. An adopted attachment's
+// address has no subnet, and is its own.
+func Outside(f *facts.Facts, pool ipam.Pool) ([]attach.Address, error) {
+	subnets := pool.Subnets()
+	inside := func(a netip.Addr) bool {
+		return slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Contains(a) })
+	}
+	var outside []attach.Address
+	for rec := range f.Each {
+		if rec.Kind != facts.Veth || !slices.ContainsFunc(rec.Addresses, func(a netip.Addr) bool { return !inside(a) }) {
 			continue
 		}
 		d, err := rec.Detail()
 		if err != nil {
-			return kernel.Node{}, err
+			return nil, err
 		}
 		for _, a := range d.Addresses {
-			if a.Subnet.IsValid() && !slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Overlaps(a.Subnet) && s.Bits() <= a.Subnet.Bits() }) {
-				subnets = append(subnets, a.Subnet)
-				addrs = append(addrs, a)
+			known := func(o attach.Address) bool { return o.Subnet == a.Subnet && (a.Subnet.IsValid() || o.Addr == a.Addr) }
+			if !inside(a.Addr) && !slices.ContainsFunc(outside, known) {
+				outside = append(outside, a)
 			}
 		}
 	}
-	return Node("", n.Masquerade, subnets, addrs), nil
+	slices.SortFunc(outside, func(a, b attach.Address) int {
+		return cmp.Or(a.Subnet.Compare(b.Subnet), a.Addr.Compare(b.Addr))
+	})
+	return outside, nil
 }
 
 // ensureNode makes the node ready for an attachment, in a process that has no

@@ -25,7 +25,11 @@ import (
 // from comes first (IPv4: in IPv6 that depends on the destination), then those
 // with more neighbours, then the lowest. No address of a device of ours, no
 // temporary (RFC 8981), deprecated or secondary one is taken.
-func (h *Handle) Underlay(wanted []netip.Addr) ([]topology.Underlay, error) {
+//
+// had is the place known so far. Where no address is wanted, a family keeps it
+// for as long as an interface has the address, or the interface is down: an
+// uplink that flaps must not move the node to another interface.
+func (h *Handle) Underlay(wanted []netip.Addr, had []topology.Underlay) ([]topology.Underlay, error) {
 	var found []topology.Underlay
 	err := h.with(func(c *conn) error {
 		places, err := c.places()
@@ -35,7 +39,7 @@ func (h *Handle) Underlay(wanted []netip.Addr) ([]topology.Underlay, error) {
 		if len(wanted) > 0 {
 			found, err = c.wantedPlaces(places, wanted)
 		} else {
-			found, err = c.defaultPlaces(places)
+			found, err = c.defaultPlaces(places, had)
 		}
 		return err
 	})
@@ -127,10 +131,18 @@ func listPlaces(places []place) string {
 }
 
 // defaultPlaces fails if it finds an address of neither family.
-func (c *conn) defaultPlaces(places []place) ([]topology.Underlay, error) {
+func (c *conn) defaultPlaces(places []place, had []topology.Underlay) ([]topology.Underlay, error) {
 	var found []topology.Underlay
 	var errs []error
 	for _, a := range documentation {
+		kept, err := c.keptPlace(places, a.Is4(), had)
+		if err != nil {
+			return nil, err
+		}
+		if kept.Addr.IsValid() {
+			found = append(found, kept)
+			continue
+		}
 		r, err := c.defaultRoute(a)
 		if err != nil {
 			return nil, err
@@ -146,6 +158,31 @@ func (c *conn) defaultPlaces(places []place) ([]topology.Underlay, error) {
 		return found, nil
 	}
 	return nil, fmt.Errorf("find the node's own address: %w; configure it", errors.Join(errs...))
+}
+
+// keptPlace returns the place that a family had, as it is now; the zero place
+// if it is gone. The kernel takes IPv6 addresses from an interface that goes
+// down, and gives them back or not.
+func (c *conn) keptPlace(places []place, ipv4 bool, had []topology.Underlay) (topology.Underlay, error) {
+	for _, u := range had {
+		if u.Addr.Addr().Is4() != ipv4 {
+			continue
+		}
+		if i := slices.IndexFunc(places, func(p place) bool { return p.prefix.Addr() == u.Addr.Addr() }); i >= 0 {
+			return places[i].underlay(), nil
+		}
+		if u.Dev == "" {
+			continue
+		}
+		var l link
+		if err := c.exec(getLink(0, u.Dev, &l)); err != nil && !isErrno(err, unix.ENODEV) {
+			return topology.Underlay{}, err
+		}
+		if l.name != "" && !l.up {
+			return u, nil
+		}
+	}
+	return topology.Underlay{}, nil
 }
 
 // choosePlace chooses among the addresses of one family. r is the default

@@ -77,7 +77,7 @@ func TestUnderlay(t *testing.T) {
 			for _, s := range strings.Fields(c.wanted) {
 				wanted = append(wanted, netip.MustParseAddr(s))
 			}
-			found, err := w.h.Underlay(wanted)
+			found, err := w.h.Underlay(wanted, nil)
 			if c.fails == "" {
 				if got := underlays(found); err != nil || got != c.want {
 					t.Errorf("found %q, error %v, want %q", got, err, c.want)
@@ -94,4 +94,50 @@ func TestUnderlay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An uplink that flaps, or a default route that is withdrawn, does not move the
+// node to another interface; that its address is gone does.
+func TestUnderlayStaysWhereItIs(t *testing.T) {
+	w := newWorld(t)
+	ip := func(commands ...string) {
+		t.Helper()
+		for _, c := range commands {
+			w.ip(strings.Fields(c)...)
+		}
+	}
+	ip("addr flush dev lo scope global",
+		"link add u0 type veth peer name x0", "link set u0 up", "link set x0 up",
+		"addr add 198.18.1.11/24 dev u0", "-6 addr add 2001:db8:1::11/64 dev u0 nodad",
+		"route add default via 198.18.1.1 dev u0", "-6 route add default via 2001:db8:1::1 dev u0")
+	var had []topology.Underlay
+	is := func(when, want string) {
+		t.Helper()
+		found, err := w.h.Underlay(nil, had)
+		if got := underlays(found); err != nil || got != want {
+			t.Errorf("%s: found %q, error %v, want %q", when, got, err, want)
+		}
+		had = found
+	}
+	const home, away = "198.18.1.11/24 u0 1500, 2001:db8:1::11/64 u0 1500", "172.17.0.1/16 d0 1500, 2001:db8:17::1/64 d0 1500"
+	is("at first", home)
+	ip("link add d0 type veth peer name y0", "link set d0 up", "link set y0 up",
+		"addr add 172.17.0.1/16 dev d0", "-6 addr add 2001:db8:17::1/64 dev d0 nodad")
+	ip("route del default", "-6 route del default")
+	is("without a default route", home)
+	ip("route add default via 172.17.0.2 dev d0")
+	is("with another default route", home)
+	ip("link set u0 down")
+	is("with the uplink down", home)
+	ip("link set u0 up", "-6 addr replace 2001:db8:1::11/64 dev u0 nodad", "link set u0 mtu 1400")
+	is("with another MTU", strings.ReplaceAll(home, "1500", "1400"))
+	ip("addr del 198.18.1.11/24 dev u0", "-6 addr del 2001:db8:1::11/64 dev u0")
+	is("with the addresses gone", away)
+
+	// What a node's lease says, after a restart, is an address without a device.
+	had = []topology.Underlay{{Addr: netip.MustParsePrefix("198.18.1.11/32")}}
+	is("with an address that is gone for good", away)
+	ip("addr add 198.18.1.11/24 dev u0")
+	had = []topology.Underlay{{Addr: netip.MustParsePrefix("198.18.1.11/32")}}
+	is("with an address that is there", "198.18.1.11/24 u0 1400, 2001:db8:17::1/64 d0 1500")
 }

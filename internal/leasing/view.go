@@ -41,10 +41,11 @@ func newView(self string, store *registry.Store) view {
 // update takes in what the Store shows by now, and forgets writes that it shows
 // or that were not to be seen for too long.
 func (v *view) update(w writes, now time.Time) {
-	changed := v.changes.Take()
 	var pools []cluster.Pool
 	poolsChanged := false
 	v.store.View(func(s *registry.State) {
+		// Taken inside the view: if it says synced, no key is missing.
+		changed := v.changes.Take()
 		v.synced, v.err, v.since = s.Synced, s.Err, s.Since
 		v.node = nil
 		if n, known := s.Nodes[v.self]; known {

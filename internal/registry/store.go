@@ -84,12 +84,14 @@ func (s *Store) Apply(changes ...Change) {
 		s.state.set(c)
 	}
 	s.state.Revision++
-	subs := s.subs
-	for _, sub := range subs {
-		sub.note(changes)
+	var concerned []*Subscription
+	for _, sub := range s.subs {
+		if sub.note(changes) {
+			concerned = append(concerned, sub)
+		}
 	}
 	s.mu.Unlock()
-	wake(subs)
+	wake(concerned)
 }
 
 // set panics if the object is not of the kind that its key says: a Source with
@@ -212,14 +214,17 @@ func keys[V any](m map[string]V) []string {
 	return list
 }
 
-func (sub *Subscription) note(changes []Change) {
+// note reports whether one of the changes is of the Subscription's kinds.
+func (sub *Subscription) note(changes []Change) (concerned bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	for _, c := range changes {
 		if slices.Contains(sub.kinds, c.Kind) {
 			sub.changed[c.Key] = struct{}{}
+			concerned = true
 		}
 	}
+	return concerned
 }
 
 // Take returns the keys that changed since the last Take, ascending. Their

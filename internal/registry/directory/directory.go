@@ -20,6 +20,12 @@ const (
 	lastRetry    = 5 * time.Second
 	firstPause   = 500 * time.Microsecond
 	lastPause    = time.Second
+	// nodeGrace is how long a file that held a Node stays in effect when it is
+	// gone.
+	nodeGrace = 300 * time.Millisecond
+	// busyGrace bounds how long files that are being written can keep the
+	// first view from being complete.
+	busyGrace = 5 * time.Second
 )
 
 // Directory is a registry.Cluster. It is safe for concurrent use.
@@ -27,6 +33,7 @@ type Directory struct {
 	path     string
 	log      *slog.Logger
 	interval time.Duration // between scans
+	grace    time.Duration // see nodeGrace
 }
 
 // Open returns the registry in the directory of that path, which need not
@@ -39,13 +46,13 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open directory of manifests: %w", err)
 	}
-	return &Directory{path: path, log: log, interval: scanInterval}, nil
+	return &Directory{path: path, log: log, interval: scanInterval, grace: nodeGrace}, nil
 }
 
 // Run implements registry.Source. It returns nil.
 func (d *Directory) Run(ctx context.Context, into *registry.Store) error {
 	f := &follower{Directory: d, store: into, index: newIndex(), retry: firstRetry,
-		busy: map[string]struct{}{}, pause: firstPause}
+		busy: map[string]struct{}{}, gone: map[string]time.Time{}, pause: firstPause}
 	for {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {

@@ -29,6 +29,14 @@ type follower struct {
 	busy  map[string]struct{}
 	pause time.Duration
 	lost  bool // contact, as was logged
+	// gone is when files that held a Node were first seen to be gone. Whoever
+	// edits one may remove it and write it anew, and without a Node its leases
+	// count for nothing.
+	gone map[string]time.Time
+	// complete: the Store was told that it is synced; since is when reading
+	// began, until when it is not.
+	complete bool
+	since    time.Time
 }
 
 // follow feeds the Store until contact is lost.
@@ -96,8 +104,8 @@ func (f *follower) connect(w *watch) error {
 		return fmt.Errorf("directory %s is another one than before, without any of %d manifests", f.path, known)
 	}
 	f.identity = id
+	f.complete, f.since = false, start
 	f.read(t, changed, true)
-	f.store.Synced(time.Now())
 	f.lost, f.retry = false, firstRetry
 	f.log.Info("directory of manifests is read", "path", f.path, "files", len(f.index.files),
 		"objects", len(f.index.owner), "rejected", len(f.index.rejected), "took", time.Since(start))
@@ -135,13 +143,24 @@ func (f *follower) read(t tree, changed map[string]struct{}, scanned bool) {
 		}
 	}
 	f.index.tell(f.store.Apply, f.reject)
+	if now := time.Now(); !f.complete && (len(f.busy) == 0 || now.Sub(f.since) > busyGrace) {
+		f.complete = true
+		f.store.Synced(now)
+	}
 }
 
 // take brings the index up to date with what was read.
 func (f *follower) take(r reading, scanned bool) {
 	delete(f.busy, r.name)
+	gone := errors.Is(r.err, fs.ErrNotExist)
+	if !gone {
+		delete(f.gone, r.name)
+	}
 	switch {
-	case errors.Is(r.err, fs.ErrNotExist):
+	case gone && f.spared(r.name, time.Now()):
+		f.busy[r.name] = struct{}{} // to be looked at again
+	case gone:
+		delete(f.gone, r.name)
 		f.index.remove(r.name)
 	case errors.Is(r.err, errBusy):
 		f.busy[r.name] = struct{}{}
@@ -153,6 +172,18 @@ func (f *follower) take(r reading, scanned bool) {
 	default:
 		f.index.put(r.name, r.stat, r.manifest)
 	}
+}
+
+// spared reports whether a file that is gone stays in effect for now.
+func (f *follower) spared(name string, now time.Time) bool {
+	if !f.index.holds(name, registry.Node) {
+		return false
+	}
+	first, known := f.gone[name]
+	if !known {
+		f.gone[name], first = now, now
+	}
+	return now.Sub(first) < f.grace
 }
 
 // reject tells the Store, and people.

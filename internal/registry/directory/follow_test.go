@@ -247,6 +247,55 @@ func TestTwoFilesWithTheSameObject(t *testing.T) {
 	w.node("a", "")
 }
 
+// Whoever edits a Node's file by removing it and writing it anew must not cost
+// the node its leases.
+func TestNodeIsSparedForAWhile(t *testing.T) {
+	path := t.TempDir()
+	place(t, path, "a.yaml", nodeText("a", "1"))
+	store := registry.NewStore()
+	d := open(t, path)
+	d.grace = time.Hour
+	t.Cleanup(runs(t, d, store))
+	w := &world{t: t, path: path, store: store}
+	w.node("a", "1")
+	w.remove("a.yaml")
+	w.place("later.yaml", nodeText("later", "1"))
+	w.node("later", "1")
+	w.node("a", "1")
+	w.place("a.yaml", nodeText("a", "2"))
+	w.node("a", "2")
+
+	brief := open(t, path)
+	brief.grace = time.Millisecond
+	other := &world{t: t, path: path, store: registry.NewStore()}
+	t.Cleanup(runs(t, brief, other.store))
+	other.node("a", "2")
+	other.remove("a.yaml")
+	other.node("a", "")
+}
+
+// A first view that lacks a file which is just being written is not complete.
+func TestViewIsNotCompleteWhileAFileIsWritten(t *testing.T) {
+	path := t.TempDir()
+	place(t, path, "a.yaml", nodeText("a", "1"))
+	place(t, path, "b.yaml", nodeText("b", "1"))
+	writer, err := os.OpenFile(filepath.Join(path, "b.yaml"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	w := &world{t: t, path: path, store: registry.NewStore()}
+	t.Cleanup(run(t, path, time.Hour, w.store))
+	w.node("a", "1")
+	w.store.View(func(s *registry.State) {
+		if s.Synced {
+			t.Errorf("complete without Node b: %v", s.Nodes)
+		}
+	})
+	must(t, writer.Close())
+	w.eventually("is complete", func(s *registry.State) bool { return s.Synced && len(s.Nodes) == 2 })
+}
+
 func TestDirectoryGoesAndComesBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry")
 	store := registry.NewStore()
@@ -359,7 +408,7 @@ func TestAnotherDirectoryIsReadAnew(t *testing.T) {
 	past := time.Unix(1e9, 0)
 	must(t, os.Chtimes(file, past, past))
 	store := registry.NewStore()
-	f := &follower{Directory: open(t, path), store: store, index: newIndex(), busy: map[string]struct{}{}}
+	f := &follower{Directory: open(t, path), store: store, index: newIndex(), busy: map[string]struct{}{}, gone: map[string]time.Time{}}
 	connect := func(uid string) {
 		t.Helper()
 		w, err := newWatch()

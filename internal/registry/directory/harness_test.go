@@ -63,7 +63,12 @@ func run(t failer, path string, interval time.Duration, into *registry.Store) (s
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.interval = interval
+	d.interval, d.grace = interval, 0
+	return runs(t, d, into)
+}
+
+func runs(t failer, d *Directory, into *registry.Store) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx, into) }()

@@ -55,6 +55,12 @@ func newIndex() *index {
 	}
 }
 
+// holds reports whether a file holds an object of the kind.
+func (x *index) holds(name string, kind registry.Kind) bool {
+	f := x.files[name]
+	return f != nil && slices.ContainsFunc(f.held, func(k registry.Key) bool { return k.Kind == kind })
+}
+
 // put takes in what was read of a file.
 func (x *index) put(name string, at stat, m manifest) {
 	f := x.file(name)

@@ -89,7 +89,7 @@ func BenchmarkColdStart(b *testing.B) {
 func BenchmarkScan(b *testing.B) {
 	path := b.TempDir()
 	populate(b, path, 0, 10_000)
-	f := &follower{Directory: open(b, path), store: registry.NewStore(), index: newIndex(), busy: map[string]struct{}{}}
+	f := &follower{Directory: open(b, path), store: registry.NewStore(), index: newIndex(), busy: map[string]struct{}{}, gone: map[string]time.Time{}}
 	w, err := newWatch()
 	must(b, err)
 	defer w.file.Close()

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/fabric"
+	"weft.dev/weft/internal/registry"
+)
+
+const (
+	// lookInterval is the longest time between two passes.
+	lookInterval = time.Second
+	// breath is the shortest: what comes in a burst, such as pods that start
+	// together, is one pass and not one each.
+	breath = 20 * time.Millisecond
+	// nodePatience bounds how long pods wait for the node's own objects.
+	nodePatience = 2 * time.Second
+	// podInterval is how long a pod whose MTU could not be changed waits for
+	// the next attempt.
+	podInterval = 30 * time.Second
+)
+
+// govern decides about the node's network until ctx ends. Each pass derives it
+// anew from what there is by then, so that nothing is missed and whatever
+// failed is tried again.
+func (a *Agent) govern(ctx context.Context) {
+	var changes *registry.Subscription
+	var changed <-chan struct{}
+	if a.cluster != nil {
+		changes = a.cluster.objects.Subscribe(registry.Node, registry.IPPool, registry.SubnetLease)
+		changed = changes.C
+	}
+	for ctx.Err() == nil {
+		next := a.pass(ctx, time.Now())
+		pause(ctx, breath)
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+		case <-a.poke:
+		case <-timer.C:
+		case <-changed:
+			changes.Take() // which ones does not matter
+		}
+		timer.Stop()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// wake has govern make a pass.
+func (a *Agent) wake() {
+	select {
+	case a.poke <- struct{}{}:
+	default:
+	}
+}
+
+// pass decides once, and returns when to do so again at the latest.
+func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
+	next := now.Add(lookInterval)
+	a.readConfiguration(now)
+	a.readCluster()
+	a.readUnderlay(now)
+	err := a.apply(ctx)
+	if ctx.Err() == nil {
+		a.late.note(a.log, "network not changed", err)
+	}
+	a.check(err)
+	if a.cluster != nil {
+		if due := a.cluster.keeper.Step(ctx, now); due.Before(next) {
+			next = due
+		}
+	}
+	a.resize(ctx, now)
+	a.tell()
+	return next
+}
+
+// tell lets others see the state of things.
+func (a *Agent) tell() {
+	seen := a.inputs
+	a.seen.Store(&seen)
+	why := a.whyNot()
+	a.unready.Store(&why)
+}
+
+// apply makes the node's network what follows from the inputs. If it fails, it
+// is for the next pass.
+func (a *Agent) apply(ctx context.Context) error {
+	var next network
+	err := a.store.View(ctx, func(f *facts.Facts) (err error) {
+		if next.Network, err = a.inputs.network(); err != nil {
+			return err
+		}
+		if next.MTU == 0 {
+			if next.MTU, err = a.kernel.UplinkMTU(); err != nil {
+				return err
+			}
+		}
+		next.node, err = engine.AgentNode(f, next.Network)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	next.Avoid = a.notGranted
+	now := a.network.Load()
+	if now == nil || !reflect.DeepEqual(now.node, next.node) || !a.applied {
+		a.applied = false
+		a.fabric.SetNode(nodeObjects(next.node))
+		a.awaitNode(ctx)
+	}
+	if err := a.publish(ctx, next); err != nil {
+		return err
+	}
+	a.applied = true
+	return nil
+}
+
+// awaitNode waits until the node masquerades and forwards what it shall: a flow
+// that begins before would keep the pod's address for as long as it lasts.
+func (a *Agent) awaitNode(ctx context.Context) {
+	if !a.running {
+		return // nobody carries it out yet, and nobody is served
+	}
+	waiting, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	if err := a.fabric.Wait(waiting, fabric.Sysctls, fabric.NAT); err != nil && ctx.Err() == nil {
+		a.log.Warn("the node's own objects are late, pods start without them", "error", err)
+	}
+}
+
+// publish makes the network the one that ADD uses, and the journal's, for the
+// shim that serves calls while the agent is down.
+func (a *Agent) publish(ctx context.Context, next network) error {
+	raw, err := json.Marshal(next.Network)
+	if err != nil {
+		return err
+	}
+	var before engine.Network
+	changed := false
+	err = a.store.Update(ctx, func(f *facts.Facts) (entries []string, err error) {
+		a.network.Store(&next)
+		if f.Config() == string(raw) {
+			return nil, nil
+		}
+		changed = true
+		if before, err = engine.RecordedNetwork(f); err != nil {
+			// Another release may have written it otherwise; no reason to stop.
+			a.log.Warn("the network in the journal is unreadable; pods keep the MTU they have", "error", err)
+		}
+		entry, err := facts.EncodeConfig(time.Now().UnixNano(), string(raw))
+		return []string{entry}, err
+	})
+	if err != nil || !changed {
+		return err
+	}
+	if before.MTU != 0 && before.MTU != next.MTU {
+		a.former[before.MTU] = struct{}{}
+	}
+	if from, to := before.Pool.String(), next.Pool.String(); from != to {
+		a.log.Info("network changed", "from", before.Pool.Subnets(), "to", next.Pool.Subnets())
+	}
+	return nil
+}
+
+// resize gives pods that have a former MTU the present one.
+func (a *Agent) resize(ctx context.Context, now time.Time) {
+	to := a.network.Load().MTU
+	delete(a.former, to)
+	if len(a.former) == 0 || now.Before(a.looked.pods) {
+		return
+	}
+	a.looked.pods = now.Add(podInterval)
+	for from := range a.former {
+		n, err := a.engine.Resize(ctx, from, to)
+		a.log.Info("MTU changed", "from", from, "to", to, "pods", n, "error", err)
+		if err == nil {
+			delete(a.former, from)
+		}
+	}
+	if len(a.former) == 0 {
+		a.looked.pods = time.Time{}
+	}
+}
+
+// restore takes from the journal what serves until the registry has answered.
+func (a *Agent) restore(ctx context.Context) error {
+	if a.cluster == nil {
+		return nil
+	}
+	return a.store.View(ctx, func(f *facts.Facts) error {
+		n, err := engine.RecordedNetwork(f)
+		if err != nil {
+			a.log.Warn("the network in the journal is unreadable; it is made anew", "error", err)
+			return nil
+		}
+		if n.Cluster == a.inputs.config.Cluster.Directory {
+			a.inputs.restored = &n
+		}
+		return nil
+	})
+}
+
+// trouble is something that goes wrong until it is over. It is logged once.
+type trouble struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (t *trouble) note(log *slog.Logger, what string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil && t.err != nil:
+		log.Info(what + ": well again")
+	case err != nil && (t.err == nil || t.err.Error() != err.Error()):
+		log.Warn(what+", will retry", "error", err)
+	}
+	t.err = err
+}
+
+func (t *trouble) now() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
