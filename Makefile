@@ -18,7 +18,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath
 LDFLAGS := -s -w
 
 # What demonstration and tests need from Debian, by the command that proves it.
-DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping
+DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping iperf3:iperf3
 
 ##@ Use
 

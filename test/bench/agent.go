@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -30,21 +31,20 @@ type agent struct {
 	last  string             // line of its log that is no answered call
 }
 
-// startAgent runs an agent for one subnet and waits until it listens.
-func startAgent(p places, dir, subnet string, masquerade bool) (*agent, error) {
+// startAgent runs an agent, in the network namespace of that path unless it is
+// empty, and waits until it listens. dir is its state directory; more goes into
+// its configuration.
+func startAgent(p places, dir, netns string, more object) (*agent, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	a := &agent{socket: filepath.Join(dir, "agent.sock"), ended: make(chan struct{}), calls: map[string]float64{}}
-	config, err := json.Marshal(object{
+	settings := object{
 		"apiVersion": "weft.dev/v1alpha1", "kind": "AgentConfiguration", "stateDir": dir, "socket": a.socket,
-		"network": object{
-			"ranges":     [][]object{{{"subnet": subnet}}},
-			"routes":     []object{{"dst": "0.0.0.0/0"}},
-			"masquerade": masquerade,
-		},
 		"log": object{"format": "json"},
-	})
+	}
+	maps.Copy(settings, more)
+	config, err := json.Marshal(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,11 @@ func startAgent(p places, dir, subnet string, masquerade bool) (*agent, error) {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err
 	}
-	a.cmd = exec.Command(filepath.Join(p.Weft, "weft"), "agent", "--config", file)
+	argv := []string{filepath.Join(p.Weft, "weft"), "agent", "--config", file}
+	if netns != "" {
+		argv = append([]string{"nsenter", "--net=" + netns}, argv...)
+	}
+	a.cmd = exec.Command(argv[0], argv[1:]...)
 	stderr, err := a.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

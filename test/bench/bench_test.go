@@ -153,6 +153,15 @@ func fakeResults() results {
 		thick: {{Add: 400, DelReturned: 900, DelSettled: 200}}, thin: {{Add: 200, DelReturned: 100, DelSettled: 100}},
 		ptp: {{Add: 100, DelReturned: 100, DelSettled: 100}},
 	}
+	r.Peers = manyPeers{
+		Cold: []float64{2, 1, 3}, Noop: []float64{30, 40, 50},
+		Events: map[string][]float64{moved: {1, 1}, left: {2}, arrived: {9}},
+		Memory: residence{Settled: memory{RSS: 50, PSS: 49}, Later: memory{RSS: 61, PSS: 48}, Peak: 70},
+	}
+	r.Traffic = traffic{Weft: map[string][]float64{}, Handmade: map[string][]float64{}, MTU: 1450, Tracked: 12}
+	for _, name := range trafficNames {
+		r.Traffic.Weft[name], r.Traffic.Handmade[name] = []float64{9e9, 9e9}, []float64{10e9, 10e9}
+	}
 	r.Parts = []*part{{Name: "start_nothing", What: "execute nothing", took: []float64{1.5}}}
 	return r
 }
@@ -175,6 +184,15 @@ func TestLinesHaveEveryTargetOnce(t *testing.T) {
 		"bench part_start_nothing 1.5 ms\n",
 		"target agent_rss_250_pods_mib ≤ 30: 31, not reached\n",
 		"target weft_cni_size_mib ≤ 5: 4, reached\n",
+		"bench peers_5000_cold_s 2 s\n",
+		"bench peer_event_p50_ms 1.5 ms\n",
+		"bench peer_arrived_p99_ms 9 ms\n",
+		"bench agent_rss_5000_peers_mib 61 MiB\n", // the larger one
+		"bench agent_pss_5000_peers_mib 49 MiB\n",
+		"bench resync_5000_noop_ms 40 ms\n",
+		"bench vxlan_stream_vs_handmade 0.9 ratio\n",
+		"bench vxlan_stream_weft 9 Gbit/s\n",
+		"target native_rr_vs_handmade ≥ 0.95: 0.9, not reached\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("missing %q in\n%s", want, out.String())
@@ -213,6 +231,7 @@ func TestPage(t *testing.T) {
 	fakeResults().writePage(&page)
 	for _, want := range []string{
 		"2023-11-14", "| `cni_add_p50_thick_vs_ptp` | ≤ 0.33 | 0.5 |  | not reached |",
+		"| `peers_5000_cold_s` | ≤ 5 | 2 | 1 to 3 | reached |", "in turns, over IPv4 with an MTU of 1450", "tracking (12 entries",
 		"| DEL | ptp | 10.00 | 10.00 to 10.00 | 10.00 | 30.00 |", "| thick | 400 | 200 | 900 |",
 	} {
 		if !strings.Contains(page.String(), want) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures weft-cni against the reference plugins, through
-// libcni, as a container runtime calls them.
+// libcni, as a container runtime calls them; an agent with thousands of peers;
+// and the traffic between nodes against the same network wired by hand.
 //
 //	go run ./test/bench [-quick] [-report FILE]
 //
@@ -29,8 +30,14 @@
 // DEL of a thick plugin returns before interface and address are free. So DEL
 // is also timed until they are, and the burst's rate counts until the last is.
 //
+// The agent with the peers is a real one, in a namespace of its own, whose
+// registry is a directory of manifests; what it says about itself is compared
+// with the kernel. Traffic runs between pods of the lab, with real agents, and
+// in turns between those of handmade.sh: same segments, same MTU. After each run
+// the counters of the interfaces tell that it took the way that it should.
+//
 // # What it does not do
 //
 // It does not test: every ADD and DEL is checked to have happened, and that is
-// all. It does not compare traffic, only the making and removing of it.
+// all. It does not compare traffic on one node.
 package main

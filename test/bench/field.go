@@ -58,7 +58,11 @@ func (f *field) addThick(ctx context.Context, name string, used int, masquerade 
 			return err
 		}
 	}
-	a, err := startAgent(f.places, dir, subnet, masquerade)
+	a, err := startAgent(f.places, dir, "", object{"network": object{
+		"ranges":     [][]object{{{"subnet": subnet}}},
+		"routes":     []object{{"dst": "0.0.0.0/0"}},
+		"masquerade": masquerade,
+	}})
 	if a != nil {
 		f.agents = append(f.agents, a)
 	}

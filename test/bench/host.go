@@ -93,29 +93,39 @@ func setUp(h *netlink.Handle, name string) error {
 	return h.LinkSetUp(l)
 }
 
-// addUplink gives the host a way out: MTU detection and masquerading look for
-// it. The other end of the pair plays the cable, so that there is a carrier.
-func addUplink() error {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
+// underlayAddr is a node's address on its uplink, and the router's.
+type underlayAddr struct{ addr, router string }
+
+var (
+	underlay4 = underlayAddr{"192.0.2.10/24", "192.0.2.1"}
+	underlay6 = underlayAddr{"2001:db8::10/64", "2001:db8::1"}
+)
+
+// addUplink gives a node a way out: MTU detection, masquerading and the overlay
+// look for it. The other end of the pair plays the cable, so that there is a
+// carrier.
+func addUplink(h *netlink.Handle, addrs ...underlayAddr) error {
 	uplink := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "uplink0", MTU: 1500}, PeerName: "cable0"}
 	if err := h.LinkAdd(uplink); err != nil {
 		return fmt.Errorf("add uplink0: %w", err)
 	}
-	addr, err := netlink.ParseAddr("192.0.2.10/24")
-	if err != nil {
-		return err
-	}
-	if err := h.AddrAdd(uplink, addr); err != nil {
-		return fmt.Errorf("add %s: %w", addr, err)
-	}
 	if err := errors.Join(setUp(h, "lo"), setUp(h, "cable0"), setUp(h, "uplink0")); err != nil {
 		return err
 	}
-	return h.RouteAdd(&netlink.Route{LinkIndex: uplink.Index, Gw: net.IPv4(192, 0, 2, 1)})
+	for _, a := range addrs {
+		addr, err := netlink.ParseAddr(a.addr)
+		if err != nil {
+			return err
+		}
+		addr.Flags = unix.IFA_F_NODAD
+		if err := h.AddrAdd(uplink, addr); err != nil {
+			return fmt.Errorf("add %s: %w", addr, err)
+		}
+		if err := h.RouteAdd(&netlink.Route{LinkIndex: uplink.Index, Gw: net.ParseIP(a.router)}); err != nil {
+			return fmt.Errorf("add default route via %s: %w", a.router, err)
+		}
+	}
+	return nil
 }
 
 // await polls until cond holds. The pause is short beside what is measured

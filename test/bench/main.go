@@ -26,15 +26,16 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	p, inside := insidePlaces()
 	var err error
-	if p, inside := insidePlaces(); inside {
+	if inside {
 		err = measureInside(ctx, p, extentOf(*quick))
 	} else {
 		err = measureOutside(ctx, *file)
 	}
 	if err != nil {
 		// What the process inside had to say, it has said.
-		if !errors.As(err, new(*exec.ExitError)) || ctx.Err() != nil {
+		if inside || !errors.As(err, new(*exec.ExitError)) || ctx.Err() != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 		}
 		stop()

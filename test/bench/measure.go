@@ -10,20 +10,34 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"weft.dev/weft/internal/kernel"
 )
 
 // extent says how much is measured.
 type extent struct {
 	Rounds, MasqRounds, PartRounds, Warm, Bursts int
-	Quick                                        bool
+
+	Colds, PeerEvents, Noops int
+	TrafficRounds            int
+	TrafficRun               time.Duration // whole seconds
+
+	Quick bool
 }
 
 func extentOf(quick bool) extent {
 	if quick {
-		return extent{Rounds: 5, MasqRounds: 2, PartRounds: 5, Warm: 1, Bursts: 1, Quick: true}
+		return extent{
+			Rounds: 5, MasqRounds: 2, PartRounds: 5, Warm: 1, Bursts: 1,
+			Colds: 1, PeerEvents: 40, Noops: 3, TrafficRounds: 2, TrafficRun: time.Second, Quick: true,
+		}
 	}
-	return extent{Rounds: 60, MasqRounds: 15, PartRounds: 60, Warm: 5, Bursts: 5}
+	return extent{
+		Rounds: 60, MasqRounds: 15, PartRounds: 60, Warm: 5, Bursts: 5,
+		Colds: 5, PeerEvents: 600, Noops: 20, TrafficRounds: 11, TrafficRun: 2 * time.Second,
+	}
 }
 
 // residentPods is how many attachments the agent's memory is measured with.
@@ -40,6 +54,9 @@ type results struct {
 	Parts      []*part
 	Memory     memory
 	CNISize    float64 // MiB
+
+	Peers   manyPeers
+	Traffic traffic
 }
 
 // measureAll does the whole run, inside namespaces of its own.
@@ -48,39 +65,58 @@ func measureAll(ctx context.Context, p places, x extent) (r results, err error) 
 	if err := settleIn(p); err != nil {
 		return r, err
 	}
-	if err := addUplink(); err != nil {
+	if err := r.attachments(ctx, p); err != nil {
 		return r, err
+	}
+	if r.Peers, err = measurePeers(ctx, p, x); err != nil {
+		return r, err
+	}
+	if r.Traffic, err = measureTraffic(ctx, p, x); err != nil {
+		return r, err
+	}
+	r.Took = time.Since(r.Began)
+	return r, nil
+}
+
+// attachments measures ADD and DEL.
+func (r *results) attachments(ctx context.Context, p places) (err error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if err := addUplink(h, underlay4); err != nil {
+		return err
 	}
 	say("making %d sandboxes", residentPods+1)
 	sandboxes, err := newSandboxes(filepath.Join(p.run(), "netns"), residentPods+1)
 	if err != nil {
-		return r, err
+		return err
 	}
 	f := newField(p, sandboxes[residentPods])
 	defer func() { err = errors.Join(err, f.stop()) }()
 	if err := f.assemble(ctx); err != nil {
-		return r, err
+		return err
 	}
 	if err := f.settleDown(ctx); err != nil {
-		return r, err
+		return err
 	}
 	if err := r.interleaved(ctx, f, sandboxes); err != nil {
-		return r, err
+		return err
 	}
 	if err := r.parts(ctx, f, sandboxes[0]); err != nil {
-		return r, err
+		return err
 	}
 	say("measuring the agent's memory with %d attachments", residentPods)
 	if r.Memory, err = resident(ctx, f.networks[thick], sandboxes[:residentPods-1]); err != nil {
-		return r, err
+		return err
 	}
 	st, err := os.Stat(filepath.Join(p.Weft, "weft-cni"))
 	if err != nil {
-		return r, err
+		return err
 	}
 	r.CNISize = float64(st.Size()) / (1 << 20)
-	r.Took = time.Since(r.Began)
-	return r, nil
+	return nil
 }
 
 func (r *results) interleaved(ctx context.Context, f *field, sandboxes []*sandbox) (err error) {

@@ -21,6 +21,7 @@ func (r results) writePage(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s. %s. The run took %s.\n\n", r.Began.UTC().Format(time.DateOnly), machine(), r.Took.Round(time.Second))
 	r.writeMethod(w)
+	r.writeNodesMethod(w)
 	r.writeTargets(w)
 	r.writeCalls(w)
 	r.writeBursts(w)
@@ -79,6 +80,31 @@ the name says "masq" (%d rounds). All state is in memory (tmpfs).
 - **memory**: of the agent that has served everything before, with %d pods.
 
 `, r.Extent.Rounds, r.Extent.MasqRounds, burstPods, burstConcurrency, r.Extent.Bursts, residentPods)
+}
+
+func (r results) writeNodesMethod(w io.Writer) {
+	fmt.Fprintf(w, `Between nodes:
+
+- **peers_5000_cold**: from the start of a `+"`weft agent`"+` in an empty network namespace
+  until `+"`weft status --wait`"+` returns, %d times; then the kernel is read, and has to have
+  two routes, two neighbours and one FDB entry for each of %d peers, which all
+  are on other segments. The registry is a directory of manifests in memory.
+  The interval goes from the fastest start to the slowest.
+- **peer_event**: %d changes of one manifest, one at a time, from before the
+  rename(2) or unlink(2) to the kernel's last notification of what follows.
+  moved: a node address changes; left, arrived: a lease goes, and comes.
+- **agent_rss_5000_peers**: the larger of two values, %s after the start and %s
+  after the events; peak: the most at any time before.
+- **resync_5000_noop**: passes over what the agent left behind, by its drivers in
+  this process, %d times: every kind of object is read from the kernel and compared.
+- **_vs_handmade**: pods on different nodes of `+"`weft lab`"+`, beside the same wired with `+"`ip`"+`
+  (test/bench/handmade.sh): %d rounds of %s each, in turns, over IPv4 with an MTU of %d. stream:
+  iperf3, one TCP connection; rr: one byte over TCP and back. Sender and receiver have
+  a core each. Weft's nodes have nftables and connection tracking (%d entries at
+  the end), the others neither.
+
+`, r.Extent.Colds, peerCount, len(r.Peers.events()), settleTime, settleTime, len(r.Peers.Noop),
+		r.Extent.TrafficRounds, r.Extent.TrafficRun, r.Traffic.MTU, r.Traffic.Tracked)
 }
 
 func (r results) writeTargets(w io.Writer) {

@@ -22,8 +22,9 @@ type places struct {
 	Ref  string // the reference plugins
 }
 
-func (p places) nothing() string { return filepath.Join(p.Work, "bin", "nothing") }
-func (p places) run() string     { return filepath.Join(p.Work, "run") }
+func (p places) nothing() string  { return filepath.Join(p.Work, "bin", "nothing") }
+func (p places) pingpong() string { return filepath.Join(p.Work, "bin", "pingpong") }
+func (p places) run() string      { return filepath.Join(p.Work, "run") }
 
 // insideEnv marks the process that is in namespaces of its own already; its
 // value is the three directories.
@@ -90,10 +91,13 @@ func prepare(ctx context.Context) (p places, err error) {
 	if err := os.MkdirAll(p.run(), 0o755); err != nil {
 		return p, err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.nothing(), "weft.dev/weft/test/bench/nothing")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return p, fmt.Errorf("build the empty program: %w: %s", err, out)
+	for _, program := range []string{p.nothing(), p.pingpong()} {
+		name := filepath.Base(program)
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "weft.dev/weft/test/bench/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return p, fmt.Errorf("build %s: %w: %s", name, err, out)
+		}
 	}
 	return p, nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,15 @@ var targets = []target{
 	{Name: "cni_add_p50_thin_at_4000_used_vs_empty", Bound: 1.5},
 	{Name: "weft_cni_size_mib", Bound: 5},
 	{Name: "agent_rss_250_pods_mib", Bound: 30},
+
+	{Name: "peers_5000_cold_s", Bound: 5},
+	{Name: "peer_event_p99_ms", Bound: 10},
+	{Name: "agent_rss_5000_peers_mib", Bound: 60},
+	{Name: "resync_5000_noop_ms", Bound: 150},
+	{Name: "vxlan_stream_vs_handmade", AtLeast: true, Bound: 0.95},
+	{Name: "native_stream_vs_handmade", AtLeast: true, Bound: 0.95},
+	{Name: "vxlan_rr_vs_handmade", AtLeast: true, Bound: 0.95},
+	{Name: "native_rr_vs_handmade", AtLeast: true, Bound: 0.95},
 }
 
 // String returns the bound as people write it.
@@ -62,6 +72,13 @@ func (t target) verdict(v float64) string {
 // lines returns the results that have targets, in their order, and then those
 // that complete the picture.
 func (r results) lines() []line {
+	targeted, more := r.attachmentLines()
+	peers, morePeers := r.Peers.lines()
+	return slices.Concat(targeted, peers, r.Traffic.ratios(), more, morePeers, r.Traffic.rates())
+}
+
+// attachmentLines returns those of ADD and DEL.
+func (r results) attachmentLines() (targeted, more []line) {
 	add := func(a, b string) estimate {
 		return ratioOfMedians(of(r.Main.Adds[a], total), of(r.Main.Adds[b], total))
 	}
@@ -77,7 +94,7 @@ func (r results) lines() []line {
 	addRate := func(m rates) float64 { return m.Add }
 	returned := func(m rates) float64 { return m.DelReturned }
 	done := func(m rates) float64 { return m.DelSettled }
-	return []line{
+	targeted = []line{
 		{"cni_add_p50_thick_vs_ptp", add(thick, ptp), "ratio"},
 		{"cni_add_p50_thin_vs_ptp", add(thin, ptp), "ratio"},
 		{"cni_del_p50_thick_vs_ptp", del(thick, ptp, total), "ratio"},
@@ -89,7 +106,8 @@ func (r results) lines() []line {
 		{"cni_add_p50_thin_at_4000_used_vs_empty", add(thin4000, thin), "ratio"},
 		{"weft_cni_size_mib", exact(r.CNISize), "MiB"},
 		{"agent_rss_250_pods_mib", exact(r.Memory.RSS), "MiB"},
-
+	}
+	return targeted, []line{
 		{"agent_pss_250_pods_mib", exact(r.Memory.PSS), "MiB"},
 		{"cni_del_rate_burst_returned_thick_vs_ptp", rate(thick, returned), "ratio"},
 		{"cni_del_settled_p50_thick_vs_ptp", del(thick, ptp, settled), "ratio"},
