@@ -16,7 +16,7 @@ import (
 // link-local one, is left out: the node may have better ones.
 func Node(n *corev1.Node) (cluster.Node, error) {
 	errs := named(&n.ObjectMeta, false)
-	node := cluster.Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels}
+	node := cluster.Node{Name: shared(n.Name), UID: shared(string(n.UID)), Labels: n.Labels}
 	for i, given := range n.Status.Addresses {
 		if given.Type != corev1.NodeInternalIP {
 			continue

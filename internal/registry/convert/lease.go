@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,14 +25,14 @@ func Lease(l *v1alpha1.SubnetLease) (cluster.Lease, error) {
 	lease := cluster.Lease{
 		Subnet:  netip.MustParsePrefix(l.Spec.Subnet),
 		UID:     string(l.UID),
-		Version: l.ResourceVersion,
+		Version: shared(l.ResourceVersion),
 		Created: created(l.CreationTimestamp),
-		Pool:    l.Spec.Pool,
-		Node:    l.Spec.NodeName,
+		Pool:    shared(l.Spec.Pool),
+		Node:    shared(l.Spec.NodeName),
 	}
 	for _, o := range l.OwnerReferences {
 		if isNode(o) {
-			lease.NodeUID = string(o.UID)
+			lease.NodeUID = shared(string(o.UID))
 		}
 	}
 	for _, text := range l.Spec.NodeAddresses {
@@ -67,5 +68,8 @@ func SubnetLease(l cluster.Lease) *v1alpha1.SubnetLease {
 	}
 	return object
 }
+
+// shared returns the one copy of a string that many objects have.
+func shared(s string) string { return unique.Make(s).Value() }
 
 func isNode(o metav1.OwnerReference) bool { return o.APIVersion == "v1" && o.Kind == "Node" }
