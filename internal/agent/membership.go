@@ -97,7 +97,23 @@ func (a *Agent) readCluster() {
 			}
 		}
 	})
-	slices.SortFunc(in.outside, netip.Prefix.Compare)
+	if len(in.outside) > 0 {
+		in.outside = notRefused(in.outside, a.fabric.Reach())
+	}
+}
+
+// notRefused returns the subnets, ascending, but for those of leases that have
+// been found to be of no use.
+func notRefused(subnets []netip.Prefix, reach []topology.Reach) []netip.Prefix {
+	refused := map[netip.Prefix]bool{}
+	for _, r := range reach {
+		if r.Way == topology.Unreachable {
+			refused[r.Subnet] = true
+		}
+	}
+	subnets = slices.DeleteFunc(subnets, func(s netip.Prefix) bool { return refused[s] })
+	slices.SortFunc(subnets, netip.Prefix.Compare)
+	return subnets
 }
 
 func inside(subnet netip.Prefix, pools []cluster.Pool) bool {

@@ -25,9 +25,6 @@ func newTables(d Drivers) tables {
 		sysctls: reconcile.NewTable(Sysctls, d.Sysctls, func(k topology.SysctlKey) string {
 			return "sysctl " + string(k)
 		}),
-		addresses: reconcile.NewTable(Addresses, d.Addresses, func(k topology.AddressKey) string {
-			return fmt.Sprintf("address %s dev %s", k.Addr, k.Dev)
-		}),
 		neighbours: reconcile.NewTable(Neighbours, d.Neighbours, func(k topology.NeighbourKey) string {
 			return fmt.Sprintf("neighbour %s dev %s", k.Addr, k.Dev)
 		}),
@@ -44,6 +41,11 @@ func newTables(d Drivers) tables {
 			return "nft table inet " + string(k)
 		}),
 	}
+	// With the last IPv4 address of a device the kernel takes its IPv4 routes
+	// away, and does not tell.
+	t.addresses = reconcile.NewTable(Addresses, d.Addresses, func(k topology.AddressKey) string {
+		return fmt.Sprintf("address %s dev %s", k.Addr, k.Dev)
+	}, t.routes)
 	t.links = reconcile.NewTable(Links, d.Links, func(k topology.LinkKey) string {
 		return "link " + string(k)
 	}, t.addresses, t.neighbours, t.fdb, t.routes)

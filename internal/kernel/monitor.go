@@ -160,7 +160,7 @@ func (m *monitor) take(msg syscall.NetlinkMessage) error {
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		return m.neighbour(msg.Data, msg.Header.Type == unix.RTM_DELNEIGH)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		return m.route(msg.Data, msg.Header.Type == unix.RTM_DELROUTE)
+		return m.route(msg.Data, msg.Header.Type == unix.RTM_DELROUTE, msg.Header.Flags&unix.NLM_F_REPLACE != 0)
 	}
 	return nil
 }
@@ -217,6 +217,9 @@ func (m *monitor) address(body []byte, gone bool) error {
 		if k, ok := a.fabricKey(l.name); ok {
 			m.tell("addresses", k, topology.Address{}, gone)
 		}
+		if gone { // with a device's last IPv4 address its IPv4 routes go, without a word
+			m.notify(Notice{Kind: "routes"})
+		}
 	default:
 		m.notify(Notice{Kind: "underlay"})
 	}
@@ -241,9 +244,11 @@ func (m *monitor) neighbour(body []byte, gone bool) error {
 	return nil
 }
 
-func (m *monitor) route(body []byte, gone bool) error {
+// route takes in news of our routes, of default routes, and of those that
+// replace another one: that may have been ours.
+func (m *monitor) route(body []byte, gone, replaces bool) error {
 	const dstLength, protocol = 1, 5 // in struct rtmsg
-	if len(body) < unix.SizeofRtMsg || body[dstLength] != 0 && body[protocol] != RouteProtocol {
+	if len(body) < unix.SizeofRtMsg || body[dstLength] != 0 && body[protocol] != RouteProtocol && !replaces {
 		return nil
 	}
 	r, err := parseRoute(body)
@@ -252,6 +257,8 @@ func (m *monitor) route(body []byte, gone bool) error {
 	}
 	if k, v, ours := r.fabric(func(index int) string { return m.links[index].name }); ours {
 		m.tell("routes", k, v, gone)
+	} else if replaces {
+		m.tell("routes", topology.RouteKey{Dst: r.dst, Local: r.table == unix.RT_TABLE_LOCAL}, nil, true)
 	}
 	if r.dst.Bits() == 0 {
 		m.notify(Notice{Kind: "underlay"})

@@ -134,7 +134,11 @@ func listPlaces(places []place) string {
 func (c *conn) defaultPlaces(places []place, had []topology.Underlay) ([]topology.Underlay, error) {
 	var found []topology.Underlay
 	var errs []error
-	for _, a := range documentation {
+	routes, err := c.defaultRoutes()
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range documentation {
 		kept, err := c.keptPlace(places, a.Is4(), had)
 		if err != nil {
 			return nil, err
@@ -143,11 +147,7 @@ func (c *conn) defaultPlaces(places []place, had []topology.Underlay) ([]topolog
 			found = append(found, kept)
 			continue
 		}
-		r, err := c.defaultRoute(a)
-		if err != nil {
-			return nil, err
-		}
-		p, err := choosePlace(places, a.Is4(), r)
+		p, err := choosePlace(places, a.Is4(), routes[i])
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -158,6 +158,25 @@ func (c *conn) defaultPlaces(places []place, had []topology.Underlay) ([]topolog
 		return found, nil
 	}
 	return nil, fmt.Errorf("find the node's own address: %w; configure it", errors.Join(errs...))
+}
+
+// defaultRoutes returns the default route of each family of documentation. A
+// family that has none goes by the interface of the other's: an address on
+// another one, such as a container engine's bridge, is not for other nodes.
+func (c *conn) defaultRoutes() ([]route, error) {
+	routes := make([]route, len(documentation))
+	for i, a := range documentation {
+		var err error
+		if routes[i], err = c.defaultRoute(a); err != nil {
+			return nil, err
+		}
+	}
+	for i := range routes {
+		if other := routes[len(routes)-1-i]; routes[i].oif == 0 && other.oif != 0 {
+			routes[i] = route{oif: other.oif}
+		}
+	}
+	return routes, nil
 }
 
 // keptPlace returns the place that a family had, as it is now; the zero place

@@ -41,6 +41,13 @@ func TestUnderlay(t *testing.T) {
 		{"one family ambiguous", []step{uplink, second}, "", "2001:db8:1::11/64 u0 1400", ""},
 		{"ambiguous", []step{uplink, second, {"-6 addr del 2001:db8:1::11/64 dev u0"}}, "", "",
 			"IPv4: no default route, several interfaces 198.18.1.11/24 dev u0, 198.18.2.11/24 dev u1 configure"},
+		{"an engine's bridge on an IPv6 node", []step{{
+			"link add u0 type veth peer name x0", "link set u0 up", "-6 addr add 2001:db8:1::11/64 dev u0 nodad",
+			"-6 route add default via 2001:db8:1::1 dev u0", "link add docker0 type veth peer name y0", "link set docker0 up",
+			"addr add 172.17.0.1/16 dev docker0",
+		}}, "", "2001:db8:1::11/64 u0 1500", ""},
+		{"a family by the other's interface", []step{uplink, second, {"-6 route add default via 2001:db8:1::1 dev u0"}}, "",
+			"198.18.1.11/24 u0 1400, 2001:db8:1::11/64 u0 1400", ""},
 		{"down", []step{uplink, {"link set u0 down"}}, "", "", "no default route, no interface that is up"},
 		{"nothing at all", nil, "", "", "IPv4 IPv6 no default route"},
 		{"an address that comes and goes", []step{both, {

@@ -37,6 +37,9 @@ func (l *lab) configure(n Node) error {
 	if err := writeFile(l.l.conflist(n.Name), conflist); err != nil || !l.spec.agents() {
 		return err
 	}
+	if _, err := os.Stat(l.l.agentConfig(n.Name)); err == nil {
+		return nil // whoever plays with the lab may have changed it
+	}
 	config, err := agentYAML(l.l, n.Name, l.spec.Backend)
 	if err != nil {
 		return err

@@ -47,16 +47,26 @@ func Forward(ctx context.Context, call cni.Call, to cni.Forwarding) ([]byte, *cn
 	if !servedOffline(call.Command, cfg) {
 		return nil, noAgentError(call, err)
 	}
-	out, cerr = offline(ctx, call, cfg)
-	var owned *journal.OwnedError
-	if cerr != nil && errors.As(cerr, &owned) {
-		// The agent has come back while we tried.
-		if out, cerr, err = ask(call, to.Socket, netns, deadline); err != nil {
+	for {
+		out, cerr = offline(ctx, call, cfg)
+		var owned *journal.OwnedError
+		if cerr == nil || !errors.As(cerr, &owned) {
+			return out, cerr
+		}
+		// The agent has come back while we tried. It has the journal before it
+		// listens, and may go away again.
+		if out, cerr, err = ask(call, to.Socket, netns, deadline); err == nil {
+			return out, cerr
+		}
+		if !errors.Is(err, wire.ErrNoAgent) || time.Until(deadline) < startPause {
 			return nil, noAgentError(call, err)
 		}
+		time.Sleep(startPause)
 	}
-	return out, cerr
 }
+
+// startPause is the time between two looks at an agent that is starting.
+const startPause = 20 * time.Millisecond
 
 // servedOffline reports whether the shim may serve the verb without the agent.
 // DEL must work, or pods could not terminate; GC only frees; CHECK only reads.

@@ -15,7 +15,7 @@ const (
 
 	// resyncInterval, and up to a quarter more, lies between two reads that
 	// nothing calls for.
-	resyncInterval = time.Minute
+	resyncInterval = 20 * time.Second
 	// doubtInterval lies at least between two reads for the sake of operations
 	// that failed.
 	doubtInterval = time.Second

@@ -131,7 +131,7 @@ func TestNothingIsAppliedBeforeTheFirstRead(t *testing.T) {
 	w.kernels[1].blind = errKernel
 	w.tables[0].Want(1, "a", "test")
 	w.tables[1].Want(1, "a", "test")
-	w.runs(t, 10*time.Minute, 40)
+	w.runs(t, 10*time.Minute, 30+int(10*time.Minute/resyncInterval))
 	if w.kernels[0].ops != 1 || w.kernels[1].ops != 0 {
 		t.Errorf("operations on links %d, on routes %d; want 1, 0", w.kernels[0].ops, w.kernels[1].ops)
 	}

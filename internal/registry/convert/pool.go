@@ -4,8 +4,10 @@ package convert
 
 import (
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,9 +37,14 @@ func Pool(p *v1alpha1.IPPool) (cluster.Pool, error) {
 	return pool, nil
 }
 
+// created returns Unix nanoseconds, which reach until 2262. What is said to be
+// younger is as young as can be.
 func created(t metav1.Time) int64 {
-	if t.IsZero() {
+	switch {
+	case t.IsZero() || t.Unix() < 0:
 		return 0
+	case t.Unix() > math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
 	}
 	return t.UnixNano()
 }

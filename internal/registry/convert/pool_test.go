@@ -3,11 +3,13 @@
 package convert
 
 import (
+	"math"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
@@ -49,6 +51,23 @@ spec:
 	}
 	if diff := cmp.Diff(before, object); diff != "" {
 		t.Errorf("the object was changed:\n%s", diff)
+	}
+}
+
+// Unix nanoseconds reach from 1678 to 2262. A lease that says it is from beyond
+// must not become the oldest of all.
+func TestTimesBeyondNanoseconds(t *testing.T) {
+	for text, want := range map[string]int64{
+		"2999-01-01T00:00:00Z": math.MaxInt64, "2262-04-11T23:47:17Z": math.MaxInt64, "2026-01-01T00:00:00Z": 1767225600e9,
+		"1969-12-31T23:59:59Z": 0, "1600-01-01T00:00:00Z": 0,
+	} {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := created(metav1.NewTime(at)); got != want {
+			t.Errorf("%s is %d, want %d", text, got, want)
+		}
 	}
 }
 
