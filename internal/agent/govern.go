@@ -80,7 +80,7 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 		a.late.note(a.log, "network not changed", err)
 	}
 	a.check(err)
-	if a.cluster != nil {
+	if a.inputs.synced {
 		if due := a.cluster.keeper.Step(ctx, now); due.Before(next) {
 			next = due
 		}

@@ -69,18 +69,20 @@ func (a *Agent) identity() leasing.Identity {
 	return id
 }
 
-// readCluster takes in what the registry says about this node and the pools.
+// readCluster takes in what the registry says about this node and the pools. A
+// view without this node's own object is not complete, whatever the source says:
+// a volume that is not mounted looks like that.
 func (a *Agent) readCluster() {
 	if a.cluster == nil {
 		return
 	}
 	in := &a.inputs
 	a.cluster.objects.View(func(s *registry.State) {
-		if in.synced = in.synced || s.Synced; !in.synced {
-			return
-		}
-		if n, there := s.Nodes[a.cluster.node]; there {
+		if n, there := s.Nodes[a.cluster.node]; there && s.Synced {
 			in.node = &n
+		}
+		if in.synced = in.node != nil; !in.synced {
+			return
 		}
 		pools := make([]cluster.Pool, 0, len(s.Pools))
 		for _, p := range s.Pools {
@@ -244,12 +246,14 @@ func (a *Agent) whyNot() string {
 	}
 	why := strings.Join(a.cluster.keeper.Status().Waiting, "; ")
 	a.cluster.objects.View(func(s *registry.State) {
-		if s.Err != nil {
+		switch {
+		case s.Err != nil:
 			why = "the registry is out of reach: " + s.Err.Error()
+		case !s.Synced:
+			why = "the registry has not told its state yet"
+		case !a.inputs.synced:
+			why = "the registry has no Node " + a.cluster.node
 		}
 	})
-	if why == "" {
-		why = "see weft status"
-	}
 	return fmt.Sprintf("node %s has no %s subnet yet: %s", a.cluster.node, missing, why)
 }

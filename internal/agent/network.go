@@ -28,7 +28,8 @@ type inputs struct {
 	decided bool
 	served  []cluster.Lease
 
-	// What the registry says; zero until it has delivered everything.
+	// What the registry says; zero until it has delivered everything, and this
+	// node's object with it.
 	synced  bool
 	node    *cluster.Node  // this node's object, as it was when it was last there
 	known   []netip.Addr   // this node's addresses, as its leases say

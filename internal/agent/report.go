@@ -21,6 +21,9 @@ func (a *Agent) report(everything bool) (report.Report, error) {
 		in.node, in.objects = a.cluster.node, a.cluster.objects
 		in.keeper, in.reach = a.cluster.keeper.Status(), a.fabric.Reach()
 		in.lost = a.lost.now()
+		if why := *a.unready.Load(); why != "" && len(in.keeper.Waiting) == 0 {
+			in.keeper.Waiting = []string{why}
+		}
 	}
 	seen := a.seen.Load()
 	in.backend, in.underlay = seen.config.Network.Backend.Type, seen.underlay

@@ -145,7 +145,7 @@ func leaseFromTheFuture(m *mesh) {
 // node must refuse it, and leaseOfASegment, whether it is itself in such a network or only peers
 // are.
 func leaseOfTheUnderlay(m *mesh) {
-	m.scatter("a lease of all of the network between the nodes", absent, refusedLease("198.18.0.0/16", "absent", "overlaps"))
+	m.scatter("a lease of all of the network between the nodes", absent, refusedLease("198.18.0.0/16", "absent", "its own node's address"))
 }
 
 func leaseOfASegment(m *mesh) {

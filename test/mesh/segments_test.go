@@ -55,7 +55,6 @@ func TestSegments(t *testing.T) {
 		{"routes tampered with", tamperedRoutes},
 		{"a foreign route in the way", foreignRoute},
 		{"a foreign route instead of ours", foreignRouteInstead},
-		{"a better foreign route in the way", betterForeignRoute},
 		{"an uplink goes down and up", bouncingUplink},
 		{"a node's IPv6 address changes", movingIPv6},
 		{"a node's IPv4 address changes", movingIPv4},

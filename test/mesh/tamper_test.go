@@ -137,12 +137,3 @@ func (m *mesh) bounce(node string) {
 	m.kill(node)
 	m.restart(node)
 }
-
-// betterForeignRoute puts one beside ours that the kernel prefers.
-func betterForeignRoute(m *mesh) {
-	near6, gw := m.leaseOf("node3", false).String(), m.nodes["node1"].Gateways[1].String()
-	m.all("node1", "ip -6 route add "+near6+" via "+gw+" dev "+lab.UplinkName+" proto static metric 10")
-	m.problem("node1", "kernel routes", near6, "proto 4", "metric 10")
-	m.all("node1", "ip -6 route del "+near6+" proto static")
-	m.converged("a better foreign route went")
-}

@@ -31,12 +31,12 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 	}
 	var (
 		reach     []Reach
-		standing  []*entry // leases that hold what they overlap
+		standing  []*entry // leases that hold what they claim
 		ownLeases []*entry
 		used      [len(families)]bool
 	)
 	for _, e := range entries {
-		rival := firstOverlapping(e, standing)
+		rival := firstRival(e, standing)
 		if rival == nil && e.flaw(nodes[e.node] || e.node == p.Node) == "" {
 			standing = append(standing, e)
 		}
@@ -62,10 +62,10 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 	return o, reach
 }
 
-// firstOverlapping returns, of the entries that overlap e, the first by subnet.
-func firstOverlapping(e *entry, others []*entry) (first *entry) {
+// firstRival returns, of the entries that conflict with e, the first by subnet.
+func firstRival(e *entry, others []*entry) (first *entry) {
 	for _, other := range others {
-		if other.subnet.Overlaps(e.subnet) && (first == nil || other.subnet.Compare(first.subnet) < 0) {
+		if e.conflict(other) != "" && (first == nil || other.subnet.Compare(first.subnet) < 0) {
 			first = other
 		}
 	}

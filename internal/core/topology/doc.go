@@ -45,9 +45,17 @@
 // # Rejected leases
 //
 // A lease has no effect on any node if its node is not known (each node knows
-// itself), it is too small for a gateway, its VTEP does not have its node's MAC,
-// or it overlaps a lease that stands and is older (equal age: the lesser name
-// wins). Leases without effect stand in nobody's way.
+// itself), it is too small for a gateway, it contains its own node's address,
+// its VTEP does not have its node's MAC, or it conflicts with a lease that
+// stands and is older (equal age: the lesser name wins). Leases without effect
+// stand in nobody's way.
+//
+// A lease claims its subnet and its node's addresses. Two leases conflict if
+// their subnets overlap, or if the subnet of one contains a node address of the
+// other: its route would send into a tunnel, on all nodes, what carries the
+// tunnels to that node. Several leases may have the same node address. As age
+// decides, neither a stray subnet nor a stray node address takes anything from
+// the leases that were there before.
 //
 // On this node alone a lease has no effect if it overlaps one of the node's own
 // networks, from which its route would cut the node off, or if it is another

@@ -69,10 +69,37 @@ func (e *entry) flaw(known bool) string {
 	if longest := e.subnet.Addr().BitLen() - 2; e.subnet.Bits() > longest {
 		return fmt.Sprintf("%s has no room for a gateway and pods; want /%d or larger", e.subnet, longest)
 	}
+	if a := e.contained(e); a.IsValid() {
+		return fmt.Sprintf("contains its own node's address %s", a)
+	}
 	if e.hasVTEP() && e.vtep.MAC != e.mac {
 		return fmt.Sprintf("the VTEP's MAC is %s; that of %s is %s", e.vtep.MAC, e.node, e.mac)
 	}
 	return ""
+}
+
+// conflict says how the claims of two leases collide, in words about e that end
+// with the other's name; "" if they do not.
+func (e *entry) conflict(other *entry) string {
+	if e.subnet.Overlaps(other.subnet) {
+		return "overlaps " + other.origin
+	}
+	if a := e.contained(other); a.IsValid() {
+		return fmt.Sprintf("contains node address %s of %s", a, other.origin)
+	}
+	if a := other.contained(e); a.IsValid() {
+		return fmt.Sprintf("its node address %s lies in the subnet of %s", a, other.origin)
+	}
+	return ""
+}
+
+// contained returns the node address of a lease that lies in the subnet of e,
+// zero if none does.
+func (e *entry) contained(other *entry) netip.Addr {
+	if a := other.addrs[familyOf(e.subnet.Addr())]; e.subnet.Contains(a) {
+		return a
+	}
+	return netip.Addr{}
 }
 
 func (e *entry) hasVTEP() bool { return e.vtep != cluster.VTEP{} }

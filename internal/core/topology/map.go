@@ -14,18 +14,16 @@ import (
 // use.
 //
 // Changes only mark what they concern; the next look at the result judges it.
-// While no two leases overlap, each is judged by itself. While some do, all are
-// compared again after a change, each with those around it.
+// While no two leases conflict, each is judged by itself. While some do, all are
+// compared again after a change.
 type Map struct {
 	place   place
 	members map[string]*member
 	leases  map[string]*tracked // by name; also those that are gone, until Updates
 
-	// order has all leases but those that are gone. overlaps counts the pairs
-	// of neighbours in it that overlap.
-	order     order
-	overlaps  int
-	contested bool // rivals may have changed
+	roster    roster // all leases but those that are gone
+	disputed  bool   // some in it may conflict; if not, none do
+	contested bool   // rivals may have changed
 
 	changed        []*tracked // those with a mark
 	changedMembers []*member  // likewise
@@ -41,7 +39,7 @@ type Map struct {
 type tracked struct {
 	entry
 	member *member
-	rival  *entry    // the lease that holds what this one overlaps
+	rival  *entry    // the older lease with which this one conflicts
 	told   footprint // by Updates
 	marked bool
 	gone   bool
@@ -60,7 +58,7 @@ func (m *Map) SetSelf(s Self) {
 	m.place = newPlace(s)
 	m.ownStale = true
 	m.contest() // this node's own name is known
-	for _, t := range m.order {
+	for _, t := range m.roster.bySubnet {
 		m.mark(t)
 	}
 }
@@ -109,8 +107,8 @@ func (m *Map) DeleteLease(name string) {
 // Reach returns how each lease is reached, by name.
 func (m *Map) Reach() []Reach {
 	m.contend()
-	reach := make([]Reach, 0, len(m.order))
-	for _, t := range m.order {
+	reach := make([]Reach, 0, len(m.roster.bySubnet))
+	for _, t := range m.roster.bySubnet {
 		reach = append(reach, m.place.reach(&t.entry, m.judge(t)))
 	}
 	slices.SortFunc(reach, func(a, b Reach) int { return strings.Compare(a.Lease, b.Lease) })
@@ -134,14 +132,12 @@ func (m *Map) Rejected() map[string]string {
 
 func (m *Map) judge(t *tracked) verdict { return m.place.judge(&t.entry, t.member.known, t.rival) }
 
-// insert takes a lease into order and into its node's leases.
+// insert takes a lease into the roster and into its node's leases.
 func (m *Map) insert(t *tracked) {
 	t.member = m.member(t.node)
 	t.member.leases = append(t.member.leases, t)
-	i, _ := m.order.search(t.subnet)
-	m.overlaps -= count(m.order.overlap(i - 1))
-	m.order = slices.Insert(m.order, i, t)
-	m.overlaps += count(m.order.overlap(i-1)) + count(m.order.overlap(i))
+	m.disputed = m.disputed || m.roster.rival(&t.entry) != nil
+	m.roster.insert(t)
 	m.contest()
 	m.mark(t)
 }
@@ -149,21 +145,11 @@ func (m *Map) insert(t *tracked) {
 // remove undoes insert.
 func (m *Map) remove(t *tracked) {
 	m.contest()
-	i, _ := m.order.search(t.subnet)
-	m.overlaps -= count(m.order.overlap(i-1)) + count(m.order.overlap(i))
-	m.order = slices.Delete(m.order, i, i+1)
-	m.overlaps += count(m.order.overlap(i - 1))
+	m.roster.remove(t)
 	t.member.leases = slices.DeleteFunc(t.member.leases, func(other *tracked) bool { return other == t })
 	m.markMember(t.member)
 	m.mark(t)
 	t.member, t.rival = nil, nil
-}
-
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (m *Map) mark(t *tracked) {
@@ -174,37 +160,28 @@ func (m *Map) mark(t *tracked) {
 }
 
 // contest makes the leases compared again, if there is anything to compare.
-func (m *Map) contest() { m.contested = m.contested || m.overlaps > 0 }
+func (m *Map) contest() { m.contested = m.contested || m.disputed }
 
 // contend finds each lease's rival.
 func (m *Map) contend() {
 	if !m.contested {
 		return
 	}
-	m.contested = false
-	for i := 0; i < len(m.order); {
-		n := m.order.run(i)
-		m.contendIn(m.order[i : i+n])
-		i += n
-	}
-}
-
-// contendIn finds the rivals among leases that overlap.
-func (m *Map) contendIn(run order) {
-	byAge := run
-	if len(run) > 1 {
-		byAge = slices.SortedFunc(slices.Values(run), func(a, b *tracked) int { return older(&a.entry, &b.entry) })
-	}
-	var standing order
+	m.contested, m.disputed = false, false
+	byAge := slices.SortedFunc(slices.Values(m.roster.bySubnet), func(a, b *tracked) int { return older(&a.entry, &b.entry) })
+	var standing roster
 	for _, t := range byAge {
 		var rival *entry
-		holder, place := standing.rival(t.subnet)
+		holder := standing.rival(&t.entry)
+		flawed := t.flaw(t.member.known || t.node == m.place.Node) != ""
 		switch {
 		case holder != nil:
 			rival = &holder.entry
-		case len(run) > 1 && t.flaw(t.member.known || t.node == m.place.Node) == "":
-			standing = slices.Insert(standing, place, t)
+		case !flawed:
+			standing.insert(t)
 		}
+		// What conflicts with a flawed lease is not known: it does not stand.
+		m.disputed = m.disputed || holder != nil || flawed
 		if t.rival != rival {
 			t.rival = rival
 			m.mark(t)

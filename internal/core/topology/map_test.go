@@ -4,6 +4,7 @@ package topology
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -52,5 +53,31 @@ func TestWorkFollowsTheChange(t *testing.T) {
 	}
 	if len(m.changed) != 1 || len(m.changedMembers) != 1 || m.changed[0].subnet != netip.MustParsePrefix("10.42.5.0/24") {
 		t.Fatalf("%d leases and %d members to judge, want one each", len(m.changed), len(m.changedMembers))
+	}
+}
+
+// TestConflictIsForgotten: a change is judged by itself again once nothing
+// conflicts any more, and not before.
+func TestConflictIsForgotten(t *testing.T) {
+	for _, garbage := range []string{
+		"lease 10.42.4.0/23 node3 at=198.18.1.13 created=1",  // overlaps
+		"lease 198.18.2.0/24 node3 at=198.18.1.13 created=1", // contains a node address
+		"lease 10.42.6.0/24 node3 at=10.42.5.7 created=1",    // has a node address in another lease
+	} {
+		w, m := newWorld(), NewMap()
+		for _, command := range []string{node1, everybody, lease2 + far, garbage} {
+			w.run(t, m, command)
+		}
+		m.Updates()
+		w.run(t, m, "lease 10.42.9.0/24 node2"+far)
+		if !m.contested {
+			t.Errorf("%q: the leases are not compared again after a change", garbage)
+		}
+		w.run(t, m, "drop "+strings.Fields(garbage)[1])
+		m.Updates()
+		w.run(t, m, "lease 10.42.8.0/24 node2"+far)
+		if m.contested || m.disputed {
+			t.Errorf("%q: gone, but the leases are compared again", garbage)
+		}
 	}
 }

@@ -8,91 +8,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"weft.dev/weft/internal/core/cluster"
 )
-
-var drawNode = rapid.Map(rapid.IntRange(1, 5), func(i int) string { return fmt.Sprintf("node%d", i) })
-
-// Subnets of which many contain each other, overlap the underlay or are too
-// small.
-var drawSubnet = rapid.Custom(func(t *rapid.T) netip.Prefix {
-	if rapid.IntRange(0, 19).Draw(t, "special") == 0 {
-		return rapid.SampledFrom([]netip.Prefix{
-			netip.MustParsePrefix("198.18.1.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
-			netip.MustParsePrefix("fd00:1::/64"), netip.MustParsePrefix("10.42.0.0/31"),
-		}).Draw(t, "subnet")
-	}
-	third := byte(rapid.IntRange(0, 3).Draw(t, "third"))
-	if rapid.Bool().Draw(t, "IPv6") {
-		bits := rapid.SampledFrom([]int{60, 62, 64, 64, 64, 66}).Draw(t, "bits")
-		return netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 2: 0x42, 7: third}), bits).Masked()
-	}
-	bits := rapid.SampledFrom([]int{22, 23, 24, 24, 24, 25, 26}).Draw(t, "bits")
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, third, 0}), bits).Masked()
-})
-
-var drawUnderlay4 = rapid.Custom(func(t *rapid.T) netip.Addr {
-	return netip.AddrFrom4([4]byte{198, 18, byte(rapid.IntRange(1, 2).Draw(t, "segment")), byte(rapid.IntRange(11, 14).Draw(t, "host"))})
-})
-
-var drawUnderlay6 = rapid.Custom(func(t *rapid.T) netip.Addr {
-	return netip.AddrFrom16([16]byte{0: 0xfd, 3: byte(rapid.IntRange(1, 2).Draw(t, "segment")), 15: byte(rapid.IntRange(0x11, 0x14).Draw(t, "host"))})
-})
-
-var drawAddresses = rapid.Custom(func(t *rapid.T) (addrs []netip.Addr) {
-	if rapid.IntRange(0, 3).Draw(t, "has IPv4") > 0 {
-		addrs = append(addrs, drawUnderlay4.Draw(t, "IPv4"))
-	}
-	if rapid.Bool().Draw(t, "has IPv6") {
-		addrs = append(addrs, drawUnderlay6.Draw(t, "IPv6"))
-	}
-	return addrs
-})
-
-var drawLease = rapid.Custom(func(t *rapid.T) cluster.Lease {
-	l := cluster.Lease{
-		Subnet: drawSubnet.Draw(t, "subnet"), Node: drawNode.Draw(t, "node"),
-		Created:   rapid.Int64Range(0, 3).Draw(t, "created"),
-		Version:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"),
-		Addresses: drawAddresses.Draw(t, "addresses"),
-	}
-	l.VTEP = cluster.VTEP{MAC: cluster.VTEPMAC(l.Node), VNI: 1, Port: 8472}
-	switch rapid.IntRange(0, 11).Draw(t, "vtep") {
-	case 0, 1:
-		l.VTEP = cluster.VTEP{}
-	case 2:
-		l.VTEP.VNI = 2
-	case 3:
-		l.VTEP.Port = 4789
-	case 4:
-		l.VTEP.MAC = cluster.VTEPMAC("another")
-	}
-	return l
-})
-
-var drawSelf = rapid.Custom(func(t *rapid.T) Self {
-	s := Self{
-		Node:    rapid.SampledFrom([]string{"node1", "node1", "node1", "node2"}).Draw(t, "node"),
-		Backend: rapid.SampledFrom([]Backend{Auto, Auto, VXLAN, Native}).Draw(t, "backend"),
-		VNI:     rapid.SampledFrom([]uint32{1, 1, 1, 2}).Draw(t, "vni"), Port: 8472,
-		MTU:      rapid.SampledFrom([]int{0, 0, 1400}).Draw(t, "mtu"),
-		Checksum: rapid.Bool().Draw(t, "checksum"),
-	}
-	dev := rapid.SampledFrom([]string{"uplink0", "uplink1"})
-	mtu := rapid.SampledFrom([]int{1300, 1500, 9000})
-	for _, a := range drawAddresses.Draw(t, "addresses") {
-		bits := rapid.SampledFrom([]int{24, 24, 32}).Draw(t, "bits")
-		if a.Is6() {
-			bits *= 2 // segments differ in the fourth octet
-		}
-		s.Underlay = append(s.Underlay, Underlay{Addr: netip.PrefixFrom(a, bits), Dev: dev.Draw(t, "dev"), MTU: mtu.Draw(t, "MTU")})
-	}
-	return s
-})
 
 // TestStepByStepEqualsFromScratch: after any sequence of changes, and however
 // they are grouped between calls of Updates, a Map and Compute agree.
@@ -143,8 +65,8 @@ func TestStepByStepEqualsFromScratch(t *testing.T) {
 				if err := w.check(m, held); err != nil {
 					t.Fatal(err)
 				}
-				if n := countOverlaps(m); m.overlaps != n {
-					t.Fatalf("%d neighbours in order overlap, counted as %d", n, m.overlaps)
+				if found := w.conflict(); found != "" && !m.disputed {
+					t.Fatalf("conflict not noticed: %s", found)
 				}
 				if again := m.Updates(); fmt.Sprint(again) != fmt.Sprint(Updates{}) {
 					t.Fatalf("Updates without a change: %+v", again)
@@ -154,11 +76,18 @@ func TestStepByStepEqualsFromScratch(t *testing.T) {
 	})
 }
 
-func countOverlaps(m *Map) (n int) {
-	for i := range m.order {
-		n += count(m.order.overlap(i))
+// conflict describes one between any two leases, if there is one.
+func (w *world) conflict() string {
+	for name, l := range w.leases {
+		e := newEntry(name, l)
+		for other, l := range w.leases {
+			o := newEntry(other, l)
+			if found := e.conflict(&o); name != other && found != "" {
+				return name + " " + found
+			}
+		}
 	}
-	return n
+	return ""
 }
 
 // TestNothingIsLeft: a Map forgets what is gone, and returns to where it began.
@@ -188,7 +117,8 @@ func TestNothingIsLeft(t *testing.T) {
 		if left := describe(held); len(left) > 0 {
 			t.Fatalf("left: %q", left)
 		}
-		if len(m.leases)+len(m.members)+len(m.order)+m.overlaps+m.tunnels[ipv4]+m.tunnels[ipv6] != 0 {
+		listed := len(m.roster.bySubnet) + len(m.roster.byAddr[ipv4]) + len(m.roster.byAddr[ipv6])
+		if len(m.leases)+len(m.members)+listed+m.tunnels[ipv4]+m.tunnels[ipv6] != 0 || m.disputed {
 			t.Fatalf("remembered: %+v", m)
 		}
 	})
@@ -266,17 +196,50 @@ func TestOrderOfLeasesDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestAcceptedLeasesAreDisjoint: no destination is routed twice.
+// TestAcceptedLeasesAreDisjoint: no destination is routed twice, and no node
+// of an accepted lease is cut off by the route of one.
 func TestAcceptedLeasesAreDisjoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		leases := rapid.SliceOfDistinct(drawLease, cluster.Lease.Name).Draw(t, "leases")
 		nodes := map[string]bool{"node1": true, "node2": true, "node3": true, "node4": true}
-		objects, _ := Compute(drawSelf.Draw(t, "self"), nodes, leases)
+		objects, reach := Compute(drawSelf.Draw(t, "self"), nodes, leases)
+		accepted := map[string]bool{}
+		for _, r := range reach {
+			accepted[r.Lease] = r.Way != Unreachable
+		}
+		for _, l := range leases {
+			for dst := range objects.Routes {
+				if accepted[l.Name()] && slices.ContainsFunc(l.Addresses, dst.Dst.Contains) {
+					t.Fatalf("route %s leads to a node of an accepted lease, %v", dst.Dst, l.Addresses)
+				}
+			}
+		}
 		routes := slices.SortedFunc(maps.Keys(objects.Routes), RouteKey.Compare)
 		for i := range routes[:max(len(routes)-1, 0)] {
 			if routes[i].Dst.Overlaps(routes[i+1].Dst) {
 				t.Fatalf("routes %s and %s overlap", routes[i].Dst, routes[i+1].Dst)
 			}
+		}
+	})
+}
+
+// TestNodesAgreeOnTheHolders: whatever a node's own place, a lease conflicts
+// with the same older one as on any other node.
+func TestNodesAgreeOnTheHolders(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		leases := rapid.SliceOfDistinct(drawLease, cluster.Lease.Name).Draw(t, "leases")
+		nodes := map[string]bool{"node1": true, "node2": true, "node3": true, "node4": true}
+		conflicts := func() (lines []string) {
+			_, reach := Compute(drawSelf.Draw(t, "self"), nodes, leases)
+			for _, r := range reach {
+				if strings.Contains(r.Reason, leaseOrigin) {
+					lines = append(lines, r.Lease+": "+r.Reason)
+				}
+			}
+			return lines
+		}
+		if err := same("conflicts", conflicts(), conflicts()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
@@ -326,7 +289,8 @@ func TestTheWayBackIsTheSame(t *testing.T) {
 }
 
 // TestOneFamilyAtATime: however the IPv6 leases of a dual-stack cluster change,
-// while each node's addresses stay, no object of IPv4 is touched.
+// while each node's addresses stay and the leases of IPv4 are older, no object
+// of IPv4 is touched.
 func TestOneFamilyAtATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, m, held := newWorld(), NewMap(), newObjects()
@@ -363,8 +327,6 @@ func TestOneFamilyAtATime(t *testing.T) {
 		})
 	})
 }
-
-var drawSubnet6 = drawSubnet.Filter(func(p netip.Prefix) bool { return p.Addr().Is6() })
 
 // touchesIPv4 finds what is of IPv4, or of both families: devices and FDB
 // entries.

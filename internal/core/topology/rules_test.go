@@ -249,7 +249,7 @@ func TestRejected(t *testing.T) {
 			"route 10.42.5.0/24 via 198.18.1.12 dev uplink0" + origin2,
 		}, nil},
 		// On the other nodes that lease stands: all must agree on the holder.
-		{"one that is rejected here alone does", []string{node1, everybody, "lease 198.18.0.0/15 node2" + near + " created=1", "lease 198.19.0.0/24 node3 at=198.18.1.13 created=2"}, []string{
+		{"one that is rejected here alone does", []string{node1, everybody, "lease 198.18.0.0/15 node2 at=172.16.1.12 created=1", "lease 198.19.0.0/24 node3 at=198.18.1.13 created=2"}, []string{
 			"reach 198-18-0-0-15 198.18.0.0/15 of node2: unreachable: overlaps 198.18.1.0/24, the network of uplink0 on node1, which would be cut off",
 			"reach 198-19-0-0-24 198.19.0.0/24 of node3: unreachable: overlaps SubnetLease 198-18-0-0-15 of node2, which is older",
 		}, nothing},
@@ -273,6 +273,72 @@ func TestRejected(t *testing.T) {
 		}, nothing},
 		{"has just enough room", []string{node1, everybody, "lease fd00:42::/126 node2" + far}, []string{
 			"route fd00:42::/126 via fd00:42::1 dev weft-vxlan # SubnetLease fd00-42-0-0-0-0-0-0-126 of node2",
+		}, nil},
+	})
+}
+
+// TestNodeAddresses: leases that claim node addresses of others.
+func TestNodeAddresses(t *testing.T) {
+	const (
+		garbage       = "lease 198.18.2.0/24 node3 at=198.18.3.13"
+		garbageReach  = "reach 198-18-2-0-24 198.18.2.0/24 of node3: "
+		garbageRoute  = "route 198.18.2.0/24"
+		standing      = "route 10.42.5.0/24 via 10.42.5.1 dev weft-vxlan" + origin2
+		stray         = "lease 10.42.6.0/24 node3 at=10.42.5.7"
+		strayReach    = "reach 10-42-6-0-24 10.42.6.0/24 of node3: "
+		garbageIPv6   = "lease fd00:2::/64 node3 at=198.18.3.13"
+		garbageReach6 = "reach fd00-2-0-0-0-0-0-0-64 fd00:2::/64 of node3: "
+	)
+	checkRules(t, []rule{
+		{"contains that of an older lease", []string{node1, everybody, lease2 + far, garbage + " created=1"}, []string{
+			garbageReach + "unreachable: contains node address 198.18.2.12 of SubnetLease 10-42-5-0-24 of node2, which is older", standing,
+		}, []string{garbageRoute}},
+		{"contains that of a lease as old", []string{node1, everybody, lease2 + far, garbage}, []string{
+			garbageReach + "unreachable: contains node address 198.18.2.12 of SubnetLease 10-42-5-0-24 of node2, which is as old and has the lesser name", standing,
+		}, []string{garbageRoute}},
+		{"contains that of a younger lease", []string{node1, everybody, lease2 + far + " created=2", garbage + " created=1"}, []string{
+			reach2 + "unreachable: its node address 198.18.2.12 lies in the subnet of SubnetLease 198-18-2-0-24 of node3, which is older",
+			garbageRoute + " via 198.18.2.1 dev weft-vxlan # SubnetLease 198-18-2-0-24 of node3",
+		}, []string{"route 10.42.5.0/24"}},
+		{"contains an IPv6 one of an IPv4 lease", []string{node1, everybody, lease2 + far + ",fd00:2::12", garbageIPv6 + " created=1"}, []string{
+			garbageReach6 + "unreachable: contains node address fd00:2::12 of SubnetLease 10-42-5-0-24 of node2, which is older", standing,
+		}, []string{"route fd00"}},
+		{"contains those of several older ones: the first by subnet", []string{node1, everybody, lease2 + far, garbage + " created=4",
+			"lease 10.42.4.0/24 node2 at=198.18.2.13 created=3"}, []string{
+			garbageReach + "unreachable: contains node address 198.18.2.13 of SubnetLease 10-42-4-0-24 of node2, which is older", standing,
+		}, []string{garbageRoute}},
+		{"lies in an older lease", []string{node1, everybody, lease2 + far, stray + " created=1"}, []string{
+			strayReach + "unreachable: its node address 10.42.5.7 lies in the subnet of SubnetLease 10-42-5-0-24 of node2, which is older", standing,
+		}, []string{"route 10.42.6.0/24"}},
+		{"lies in a lease as old", []string{node1, everybody, lease2 + far, stray}, []string{
+			strayReach + "unreachable: its node address 10.42.5.7 lies in the subnet of SubnetLease 10-42-5-0-24 of node2, which is as old and has the lesser name", standing,
+		}, []string{"route 10.42.6.0/24"}},
+		{"lies in a younger lease", []string{node1, everybody, lease2 + far + " created=2", stray + " created=1"}, []string{
+			reach2 + "unreachable: contains node address 10.42.5.7 of SubnetLease 10-42-6-0-24 of node3, which is older",
+			"route 10.42.6.0/24 via 10.42.6.1 dev weft-vxlan # SubnetLease 10-42-6-0-24 of node3",
+		}, []string{"route 10.42.5.0/24"}},
+		{"lies in this node's lease", []string{node1, everybody, "lease 10.42.3.0/24 node1 at=198.18.1.11", "lease 10.42.5.0/24 node2 at=10.42.3.7 created=1"}, []string{
+			reach2 + "unreachable: its node address 10.42.3.7 lies in the subnet of SubnetLease 10-42-3-0-24 of node1, which is older",
+			"reach 10-42-3-0-24 10.42.3.0/24 of node1: local",
+		}, nil},
+		{"lies in another lease of the same node", []string{node1, everybody, lease2 + far, "lease 10.42.6.0/24 node2 at=10.42.5.7 created=1"}, []string{
+			"reach 10-42-6-0-24 10.42.6.0/24 of node2: unreachable: its node address 10.42.5.7 lies in the subnet of SubnetLease 10-42-5-0-24 of node2, which is older", standing,
+		}, nil},
+		{"lies in the lease itself", []string{node1, everybody, "lease 10.42.5.0/24 node2 at=10.42.5.7 created=1",
+			"lease 10.42.4.0/23 node3" + far + " created=2"}, []string{
+			reach2 + "unreachable: contains its own node's address 10.42.5.7",
+			"route 10.42.4.0/23 via 10.42.4.1 dev weft-vxlan # SubnetLease 10-42-4-0-23 of node3",
+		}, []string{"route 10.42.5.0/24"}},
+		{"two leases have the same", []string{node1, everybody, lease2 + far, "lease 10.42.6.0/24 node3" + far}, []string{
+			standing, "route 10.42.6.0/24 via 10.42.6.1 dev weft-vxlan # SubnetLease 10-42-6-0-24 of node3",
+		}, nil},
+		{"a rejected lease stands in nobody's way", []string{node1, everybody, lease2 + far + " created=3", garbage + " created=2",
+			"lease 198.18.2.0/25 node2 at=172.16.1.12 created=1"}, []string{
+			garbageReach + "unreachable: overlaps SubnetLease 198-18-2-0-25 of node2, which is older",
+			reach2 + "unreachable: its node address 198.18.2.12 lies in the subnet of SubnetLease 198-18-2-0-25 of node2, which is older",
+		}, []string{garbageRoute}},
+		{"nor does one of an unknown node", []string{node1, "node node2", lease2 + far + " created=2", garbage + " created=1"}, []string{
+			standing, garbageReach + "unreachable: Node node3 is not known",
 		}, nil},
 	})
 }

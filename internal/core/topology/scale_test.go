@@ -115,6 +115,10 @@ func BenchmarkChange(b *testing.B) {
 	}
 	pair := bigLease(1, netip.MustParsePrefix("10.71.0.0/23"), 1)
 	garbage := bigLease(peers+1, netip.MustParsePrefix("10.0.0.0/8"), 1)
+	stray := bigLease(peers+1, netip.MustParsePrefix("10.99.0.0/24"), 1)
+	stray.Addresses = []netip.Addr{netip.MustParseAddr("10.71.0.7")}
+	segments := bigLease(peers+1, netip.MustParsePrefix("172.16.0.0/12"), 1)
+	segments.Addresses = nil
 	for _, bb := range []struct {
 		name    string
 		extra   []cluster.Lease
@@ -124,6 +128,8 @@ func BenchmarkChange(b *testing.B) {
 		{"gone and back", nil, leave},
 		{"while two others overlap", []cluster.Lease{pair}, move},
 		{"while one overlaps all", []cluster.Lease{garbage}, move},
+		{"while a node address lies in a lease", []cluster.Lease{stray}, move},
+		{"while one contains all node addresses", []cluster.Lease{segments}, move},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			m := build(b, bigCluster())

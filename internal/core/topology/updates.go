@@ -138,3 +138,10 @@ func sortByKey[K delta.Key[K], V any](updates []Update[K, V]) {
 		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(count(a.Gone), count(b.Gone)))
 	})
 }
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -16,7 +16,7 @@ type verdict struct {
 }
 
 // judge decides on one lease. known tells whether its node is, rival is the
-// lease that holds what it overlaps, or nil.
+// older lease with which it conflicts, or nil.
 func (p *place) judge(e *entry, known bool, rival *entry) verdict {
 	if reason := p.objection(e, known, rival); reason != "" {
 		return verdict{way: Unreachable, rejected: true, reason: reason}
@@ -36,16 +36,16 @@ func (p *place) judge(e *entry, known bool, rival *entry) verdict {
 
 // objection says why the lease is rejected; "" if it is not. Of the reasons
 // those that hold on every node come first: only they let a younger lease have
-// what this one overlaps, so that all nodes agree on the holder.
+// what this one claims, so that all nodes agree on the holder.
 func (p *place) objection(e *entry, known bool, rival *entry) string {
 	if flaw := e.flaw(known || e.node == p.Node); flaw != "" {
 		return flaw
 	}
 	if rival != nil {
 		if rival.created == e.created {
-			return fmt.Sprintf("overlaps %s, which is as old and has the lesser name", rival.origin)
+			return e.conflict(rival) + ", which is as old and has the lesser name"
 		}
-		return fmt.Sprintf("overlaps %s, which is older", rival.origin)
+		return e.conflict(rival) + ", which is older"
 	}
 	for _, u := range p.Underlay {
 		if u.Addr.Masked().Overlaps(e.subnet) {
