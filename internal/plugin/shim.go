@@ -61,7 +61,11 @@ func Forward(ctx context.Context, call cni.Call, to cni.Forwarding) ([]byte, *cn
 		if !errors.Is(err, wire.ErrNoAgent) || time.Until(deadline) < startPause {
 			return nil, noAgentError(call, err)
 		}
-		time.Sleep(startPause)
+		select {
+		case <-ctx.Done():
+			return nil, noAgentError(call, err)
+		case <-time.After(startPause):
+		}
 	}
 }
 
