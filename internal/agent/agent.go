@@ -189,8 +189,8 @@ type governor struct {
 	// looked is when the configuration file, the underlay and the MTUs were
 	// last seen to.
 	looked struct {
-		file, underlay, pods time.Time
-		addresses            []netip.Addr // that were looked for
+		file, underlay, pods, mended time.Time
+		addresses                    []netip.Addr // that were looked for
 	}
 	content content // of the configuration file
 
@@ -201,7 +201,7 @@ type governor struct {
 	poke    chan struct{}          // has an element when there is something to decide
 
 	// What goes wrong now, for status and log.
-	configuration, lost, late trouble
+	configuration, lost, late, torn trouble
 }
 
 func newGovernor(c v1alpha1.AgentConfiguration) governor {

@@ -24,6 +24,8 @@ const (
 	breath = 20 * time.Millisecond
 	// nodePatience bounds how long pods wait for the node's own objects.
 	nodePatience = 2 * time.Second
+	// mendInterval is how often pods' objects on the host's side are seen to.
+	mendInterval = 20 * time.Second
 	// podInterval is how long a pod whose MTU could not be changed waits for
 	// the next attempt.
 	podInterval = 30 * time.Second
@@ -86,6 +88,7 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 		}
 	}
 	a.resize(ctx, now)
+	a.mend(ctx, now)
 	a.tell()
 	return next
 }
@@ -176,6 +179,21 @@ func (a *Agent) publish(ctx context.Context, next network) error {
 		a.log.Info("network changed", "from", before.Pool.Subnets(), "to", next.Pool.Subnets())
 	}
 	return nil
+}
+
+// mend puts back what somebody took from the host's side of pods.
+func (a *Agent) mend(ctx context.Context, now time.Time) {
+	if now.Sub(a.looked.mended) < mendInterval {
+		return
+	}
+	a.looked.mended = now
+	mended, err := a.engine.Mend(ctx)
+	for _, k := range mended {
+		a.log.Info("attachment mended", "attachment", k.String(), "note", "somebody took routes, neighbours or the interface's state away")
+	}
+	if ctx.Err() == nil {
+		a.torn.note(a.log, "attachments not mended", err)
+	}
 }
 
 // resize gives pods that have a former MTU the present one.

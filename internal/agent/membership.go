@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -88,13 +89,13 @@ func (a *Agent) readCluster() {
 		for _, p := range s.Pools {
 			pools = append(pools, p)
 		}
-		in.pools, _ = cluster.AcceptPools(pools)
+		in.pools, _ = cluster.AcceptPools(pools, maps.Values(s.Leases))
 		in.outside, in.known = nil, nil
 		for _, l := range s.Leases {
 			if l.Node == a.cluster.node && len(in.known) < len(l.Addresses) {
 				in.known = l.Addresses
 			}
-			if l.Pool == "" && !inside(l.Subnet, in.pools) {
+			if !inside(l.Subnet, in.pools) {
 				in.outside = append(in.outside, l.Subnet)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft.dev/weft/api/v1alpha1"
+	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/core/topology"
@@ -34,7 +35,7 @@ type inputs struct {
 	node    *cluster.Node  // this node's object, as it was when it was last there
 	known   []netip.Addr   // this node's addresses, as its leases say
 	pools   []cluster.Pool // accepted ones
-	outside []netip.Prefix // subnets of leases that are in no pool
+	outside []netip.Prefix // subnets of leases that are in no pool (any more)
 }
 
 // network returns the network that ADD attaches pods to. Its MTU is 0 if
@@ -58,6 +59,10 @@ func (in inputs) network() (engine.Network, error) {
 	}
 	if n.Routes == nil {
 		n.Routes = v1alpha1.DefaultRoutes(n.Pool)
+	}
+	ipv6 := slices.ContainsFunc(n.Pool.Subnets(), func(p netip.Prefix) bool { return p.Addr().Is6() })
+	if ipv6 && n.MTU != 0 && n.MTU < attach.MinMTU6 {
+		return n, fmt.Errorf("network.mtu: is %d, but this node has IPv6 addresses, which need %d at least; pods keep what they have", n.MTU, attach.MinMTU6)
 	}
 	return n, nil
 }
@@ -106,7 +111,10 @@ func (in inputs) podMTU() int {
 			mtu = of
 		}
 	}
-	return mtu
+	if mtu == 0 {
+		return 0
+	}
+	return max(mtu, attach.MinMTU6) // as the VXLAN device's, which then has its packets fragmented
 }
 
 func overhead(u topology.Underlay) int {

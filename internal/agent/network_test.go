@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +94,23 @@ func TestNetworkOfLeases(t *testing.T) {
 	in.pools[0].Reserved = prefixes("10.42.0.0/21")
 	if n, err = in.network(); err != nil || n.Pool.Sets[0].Size() != 253 {
 		t.Errorf("%d IPv4 addresses of a block that is reserved as a whole and another, %v", n.Pool.Sets[0].Size(), err)
+	}
+}
+
+// The kernel takes IPv6 off an interface with less than 1280 bytes, and does
+// not give it back.
+func TestMTUTooSmallForIPv6(t *testing.T) {
+	in := inputs{config: member(t, "mtu: 1200"), decided: true, served: []cluster.Lease{leaseOf("10.42.3.0/24", "default")}}
+	if n, err := in.network(); err != nil || n.MTU != 1200 {
+		t.Errorf("IPv4 only: MTU %d, %v", n.MTU, err)
+	}
+	in.served = append(in.served, leaseOf("fd00:42:0:3::/64", "default"))
+	if _, err := in.network(); err == nil || !strings.Contains(err.Error(), "network.mtu: is 1200") {
+		t.Errorf("with IPv6: error %v", err)
+	}
+	in.config, in.underlay = member(t, ""), []topology.Underlay{underlay("198.18.1.11/24", 1300)}
+	if n, err := in.network(); err != nil || n.MTU != 1280 {
+		t.Errorf("of a small underlay: MTU %d, %v", n.MTU, err)
 	}
 }
 

@@ -106,7 +106,7 @@ func snapshotOf(store *registry.Store) (s snapshot) {
 		}
 	})
 	var refused []cluster.Rejection
-	s.pools, refused = cluster.AcceptPools(pools)
+	s.pools, refused = cluster.AcceptPools(pools, slices.Values(s.leases))
 	for _, r := range refused {
 		s.rejected = append(s.rejected, report.Rejection(r))
 	}

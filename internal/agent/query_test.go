@@ -142,7 +142,7 @@ kernel links | ok | 2026-01-02T03:03:05Z |  | 1 in sync; read 1s ago in 0s`)
 	}
 	expect(t, "rejected", strings.Join(rejected, "\n"), `
 file garbage.yaml: line 1: not YAML
-IPPool late: 10.42.128.0/17 overlaps 10.42.0.0/16 of IPPool default, which is older; give it another range
+IPPool late: 10.42.128.0/17 overlaps 10.42.0.0/16 of IPPool default, which is in use; give it another range
 SubnetLease 10-42-4-0-24 of node4: node4 is not known`)
 	const vtep = "02:00:00:00:00:01 vni 119 port 4789"
 	expect(t, "nodes", rowsOf(r.Nodes), `

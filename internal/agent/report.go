@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"weft.dev/weft/internal/core/facts"
@@ -12,7 +13,7 @@ import (
 
 // report says what the agent knows and does.
 func (a *Agent) report(everything bool) (report.Report, error) {
-	in := reportInput{now: time.Now(), configuration: a.configuration.now(), kinds: a.fabric.Status()}
+	in := reportInput{now: time.Now(), configuration: errors.Join(a.configuration.now(), a.late.now()), kinds: a.fabric.Status()}
 	if a.cluster != nil {
 		var err error
 		if in.blocks, err = (*addresses)(a).Blocks(in.now); err != nil {

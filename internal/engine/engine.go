@@ -38,6 +38,7 @@ type Kernel interface {
 	EnsureNode(n kernel.Node) error
 	CompareNode(n kernel.Node) ([]kernel.Difference, error)
 	RemoveNode(n kernel.Node) error
+	Mend(p attach.Plan) (mended int, err error)
 	SetPodMTU(ns *kernel.Netns, ifname, hostIfname string, mtu int) error
 }
 

@@ -143,6 +143,19 @@ func (k *fakeKernel) RemoveNode(kernel.Node) error {
 	return k.do("remove-node", func() error { k.node = nil; return nil })
 }
 
+func (k *fakeKernel) Mend(p attach.Plan) (mended int, err error) {
+	err = k.do("mend", func() error {
+		have, there := k.links[p.HostIfname]
+		if !there {
+			return nil
+		}
+		mended = len(p.HostRoutes) - len(have.HostRoutes)
+		k.links[p.HostIfname] = p
+		return nil
+	})
+	return mended, err
+}
+
 func (k *fakeKernel) SetPodMTU(_ *kernel.Netns, _, hostIfname string, mtu int) error {
 	return k.do("set-pod-mtu", func() error {
 		p := k.links[hostIfname]

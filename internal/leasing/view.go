@@ -3,6 +3,7 @@
 package leasing
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ func (v *view) update(w writes, now time.Time) {
 		}
 	})
 	if poolsChanged {
-		v.pools, _ = cluster.AcceptPools(pools)
+		v.pools, _ = cluster.AcceptPools(pools, maps.Values(v.leases))
 	}
 }
 

@@ -40,7 +40,7 @@ func (w *World) converged(healed time.Time) {
 		for _, name := range sortedKeys(s.Pools) {
 			pools = append(pools, s.Pools[name])
 		}
-		f.pools, _ = cluster.AcceptPools(pools)
+		f.pools, _ = cluster.AcceptPools(pools, maps.Values(s.Leases))
 	})
 	for _, n := range w.live {
 		for _, a := range n.addresses() {

@@ -211,13 +211,9 @@ func (n *node) weaveNow() {
 
 // learnPools takes in pools as the agent does.
 func (n *node) learnPools() {
-	var all []cluster.Pool
 	n.store.View(func(s *registry.State) {
-		for _, p := range s.Pools {
-			all = append(all, p)
-		}
+		n.pools, _ = cluster.AcceptPools(slices.Collect(maps.Values(s.Pools)), maps.Values(s.Leases))
 	})
-	n.pools, _ = cluster.AcceptPools(all)
 }
 
 // wantsOf returns the ranges out of which the node should have blocks.

@@ -22,6 +22,26 @@ func pool(name string, created int64, cidrs ...string) Pool {
 	return p
 }
 
+var none = slices.Values([]Lease(nil))
+
+// A pool that nodes have leases of is not displaced by one that came later, be
+// it older or lesser by name, as a hand-written manifest without a time is.
+func TestPoolInUseStays(t *testing.T) {
+	pool := func(name, cidr string) Pool {
+		return Pool{Name: name, Ranges: []PoolRange{{CIDR: netip.MustParsePrefix(cidr), BlockBits: 26}}}
+	}
+	pools := []Pool{pool("canary", "10.42.255.0/24"), pool("default", "10.42.0.0/16")}
+	leases := slices.Values([]Lease{{Subnet: netip.MustParsePrefix("10.42.3.0/26"), Pool: "default"}})
+	accepted, rejected := AcceptPools(pools, leases)
+	if len(accepted) != 1 || accepted[0].Name != "default" || len(rejected) != 1 ||
+		rejected[0] != (Rejection{"IPPool canary", "10.42.255.0/24 overlaps 10.42.0.0/16 of IPPool default, which is in use; give it another range"}) {
+		t.Errorf("accepted %v, rejected %v", accepted, rejected)
+	}
+	if accepted, _ = AcceptPools(pools, none); len(accepted) != 1 || accepted[0].Name != "canary" {
+		t.Errorf("without a lease: accepted %v", accepted)
+	}
+}
+
 func TestAcceptPools(t *testing.T) {
 	cases := map[string]struct {
 		pools    []Pool
@@ -51,7 +71,7 @@ func TestAcceptPools(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			accepted, rejected := AcceptPools(c.pools)
+			accepted, rejected := AcceptPools(c.pools, none)
 			if got := strings.Join(names(accepted), " "); got != c.accepted {
 				t.Errorf("accepted %q, want %q", got, c.accepted)
 			}
@@ -81,7 +101,7 @@ func TestAcceptPoolsProperties(t *testing.T) {
 			pools = append(pools, pool(fmt.Sprint("p", i), rapid.Int64Range(0, 3).Draw(t, "created"), cidr.String()))
 		}
 		before := slices.Clone(pools)
-		accepted, rejected := AcceptPools(pools)
+		accepted, rejected := AcceptPools(pools, none)
 		if !reflect.DeepEqual(pools, before) {
 			t.Error("the input was changed")
 		}
@@ -91,12 +111,12 @@ func TestAcceptPoolsProperties(t *testing.T) {
 		for _, p := range pools {
 			others := slices.DeleteFunc(slices.Clone(accepted), func(q Pool) bool { return q.Name == p.Name })
 			is := len(others) < len(accepted)
-			if clash := overlapOf(p, others) != ""; clash == is {
+			if clash := overlapOf(p, others, nil) != ""; clash == is {
 				t.Errorf("%s: accepted %t, overlaps an accepted pool %t", p.Name, is, clash)
 			}
 		}
 		shuffled := rapid.Permutation(pools).Draw(t, "shuffled")
-		again, rejectedAgain := AcceptPools(shuffled)
+		again, rejectedAgain := AcceptPools(shuffled, none)
 		if !reflect.DeepEqual(names(again), names(accepted)) || !reflect.DeepEqual(rejectedAgain, rejected) {
 			t.Errorf("in another order: accepted %v, %v, rejected %v, %v", names(accepted), names(again), rejected, rejectedAgain)
 		}

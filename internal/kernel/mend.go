@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"golang.org/x/sys/unix"
+
+	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/crash"
+)
+
+// Mend puts back what somebody took from the host's side of an attachment: its
+// interface up, its routes, its neighbours. What is there stays as it is, and
+// an interface that is gone is not made anew. It returns how many objects were
+// missing.
+func (h *Handle) Mend(p attach.Plan) (mended int, err error) {
+	err = h.with(func(c *conn) error {
+		var l link
+		if err := c.exec(getLink(0, p.HostIfname, &l)); err != nil {
+			if isErrno(err, unix.ENODEV) {
+				return nil
+			}
+			return err
+		}
+		var msgs []*message
+		if !l.up {
+			msgs = append(msgs, setUp(p.HostIfname, l.index))
+		}
+		for _, dst := range p.HostRoutes {
+			msgs = append(msgs, addHostRoute(dst, p.HostIfname, l.index))
+		}
+		for _, n := range p.HostNeighbours {
+			m := addPodNeighbour(n, p.HostIfname, l.index)
+			m.req.Flags = m.req.Flags&^unix.NLM_F_REPLACE | unix.NLM_F_EXCL
+			msgs = append(msgs, m)
+		}
+		crash.Point("kernel-mend:before")
+		err := ignoring(c.exec(msgs...), msgs, unix.EEXIST)
+		crash.Point("kernel-mend:after")
+		for _, m := range msgs {
+			if m.err == nil {
+				mended++
+			}
+		}
+		return err
+	})
+	return mended, err
+}
