@@ -25,6 +25,7 @@ func TestBackends(t *testing.T) {
 		{"MTU changes", mtuChanges},
 		{"masquerading", masquerading},
 		{"pools change", poolsChange},
+		{"the pool goes", poolGoes},
 		{"podCIDRs", podCIDRs},
 	}...)
 }
@@ -227,6 +228,36 @@ func poolsChange(m *mesh) {
 	m.must(os.Remove(second))
 	m.converged("the second pool went")
 	m.lossless("pools change", nil, flows...)
+}
+
+// poolGoes removes the pool that all blocks are of, and puts one beside it that
+// overlaps and has the lesser name. Pods must not notice either.
+func poolGoes(m *mesh) {
+	flows := append(m.flows("p1", "p2"), m.flows("p1", "p3")...)
+	pool := m.path("registry", "pool.yaml")
+	text, err := os.ReadFile(pool)
+	m.must(err)
+	m.must(os.Remove(pool))
+	m.eventually("node1 has no pool", bound, func() error {
+		rows, err := m.status("node1")
+		for _, r := range rows {
+			if r.Subsystem == "pools" && strings.Contains(r.Detail, "no IPPool") {
+				return nil
+			}
+		}
+		return fmt.Errorf("it says %v, %w", rows, err)
+	})
+	m.must(m.checkPairs())
+	m.write(pool, string(text))
+	m.converged("the pool came back")
+	canary := m.path("registry", "canary.yaml")
+	m.write(canary, strings.Replace(poolText("canary", 98, "ipv4: {cidr: 10.42.255.0/24, blockSize: 26}"),
+		`, creationTimestamp: "2098-01-01T00:00:00Z"`, "", 1)) // as people write it
+	m.problem("node1", "rejected", "IPPool canary", "which is in use")
+	m.must(m.checkPairs())
+	m.must(os.Remove(canary))
+	m.converged("the pool that overlapped went")
+	m.lossless("the pool goes", nil, flows...)
 }
 
 // podCIDRs has the cluster assign a node its blocks, while it holds others.

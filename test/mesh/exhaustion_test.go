@@ -54,7 +54,7 @@ func TestExhaustion(t *testing.T) {
 	}
 	m.holds("node1", 1)
 	m.converged("the blocks were given back")
-	for i := range 8 {
+	for i := range 6 { // with p2 seven of ten: neither too few for a second block nor so many that a third is due
 		m.addPod(fmt.Sprintf("r%d", i), "node2")
 	}
 	m.holds("node2", 2)

@@ -53,6 +53,7 @@ func TestSegments(t *testing.T) {
 		{"devices tampered with", tamperedDevices},
 		{"a device of ours is somebody's", foreignDevice},
 		{"routes tampered with", tamperedRoutes},
+		{"all routes flushed", flushedRoutes},
 		{"a foreign route in the way", foreignRoute},
 		{"a foreign route instead of ours", foreignRouteInstead},
 		{"an uplink goes down and up", bouncingUplink},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"weft.dev/weft/internal/lab"
 )
@@ -89,6 +90,15 @@ func tamperedRoutes(m *mesh) {
 		"ip -6 route append "+near6+" via "+gw[1].String()+" dev "+lab.UplinkName+" proto 119",
 		"ip route del local "+m.leaseOf("node1", true).Addr().Next().String()+" table local proto 119")
 	m.converged("routes were replaced, and some added")
+}
+
+// flushedRoutes takes everything of ours away, that of pods too, as a network
+// manager does that knows nobody else. Of pods' routes the agent is not told; it
+// looks every 20 s.
+func flushedRoutes(m *mesh) {
+	m.all("node1", "ip route flush proto 119", "ip -6 route flush proto 119", "ip route flush table local proto 119")
+	m.eventually("packets after all routes were flushed", 20*time.Second+bound, m.checkPairs)
+	m.converged("all routes were flushed")
 }
 
 // foreignRoute puts routes of others in the place of ours while no agent runs.
