@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft.dev/weft/internal/core/attach"
-	"weft.dev/weft/internal/crash"
 )
 
 // Mend puts back what somebody took from the host's side of an attachment: its
 // interface up, its routes, its neighbours. What is there stays as it is, and
 // an interface that is gone is not made anew. It returns how many objects were
-// missing.
+// missing. It has no crash point: it may run beside any call, and whoever is
+// killed in it has left less to do.
 func (h *Handle) Mend(p attach.Plan) (mended int, err error) {
 	err = h.with(func(c *conn) error {
 		var l link
@@ -34,9 +34,7 @@ func (h *Handle) Mend(p attach.Plan) (mended int, err error) {
 			m.req.Flags = m.req.Flags&^unix.NLM_F_REPLACE | unix.NLM_F_EXCL
 			msgs = append(msgs, m)
 		}
-		crash.Point("kernel-mend:before")
 		err := ignoring(c.exec(msgs...), msgs, unix.EEXIST)
-		crash.Point("kernel-mend:after")
 		for _, m := range msgs {
 			if m.err == nil {
 				mended++
