@@ -110,7 +110,7 @@ func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) 
 			log.Warn("interface not removed, will retry", "attachment", key.String(), "error", err)
 		}),
 	}
-	if err := a.join(); err != nil {
+	if err := a.join(ctx); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -128,9 +128,6 @@ func (a *Agent) close() {
 func (a *Agent) recovered(ctx context.Context) error {
 	for _, torn := range a.store.Recovered() {
 		a.log.Warn("journal had an unfinished line", "cut", torn.String())
-	}
-	if err := a.restore(ctx); err != nil {
-		return err
 	}
 	a.readUnderlay(time.Now())
 	if err := a.apply(ctx); err != nil {

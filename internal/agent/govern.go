@@ -218,9 +218,6 @@ func (a *Agent) resize(ctx context.Context, now time.Time) {
 
 // restore takes from the journal what serves until the registry has answered.
 func (a *Agent) restore(ctx context.Context) error {
-	if a.cluster == nil {
-		return nil
-	}
 	return a.store.View(ctx, func(f *facts.Facts) error {
 		n, err := engine.RecordedNetwork(f)
 		if err != nil {

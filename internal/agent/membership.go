@@ -32,7 +32,7 @@ type membership struct {
 }
 
 // join wires the agent to its cluster, if it has one, and to the kernel.
-func (a *Agent) join() error {
+func (a *Agent) join(ctx context.Context) error {
 	c := a.inputs.config
 	if c.Cluster == nil {
 		a.fabric = fabric.New(nil, a.drivers())
@@ -45,7 +45,13 @@ func (a *Agent) join() error {
 	m := &membership{node: c.NodeName, registry: dir, objects: registry.NewStore()}
 	a.cluster = m
 	a.fabric = fabric.New(m.objects, a.drivers())
+	if err := a.restore(ctx); err != nil {
+		return err
+	}
 	config := leasing.Config{Node: m.node, IdleAfter: time.Duration(*c.Cluster.LeaseIdleAfter)}
+	if a.inputs.restored != nil {
+		config.Previous = a.inputs.restored.Pool.Subnets()
+	}
 	m.keeper = leasing.New(config, m.objects, dir, (*addresses)(a), a.identity, a.fabric.Rejected)
 	return nil
 }

@@ -64,17 +64,6 @@ func (h *Handle) EnsureNode(n Node) error {
 	return h.ensureMasquerade(n)
 }
 
-// RestoreNode makes the node as described, also where only the elements of a
-// set are missing, which EnsureNode does not look at.
-func (h *Handle) RestoreNode(n Node) error {
-	if n.Table != "" && len(n.Sources) > 0 {
-		if err := h.replaceMasquerade(n.Table, familiesOf(n)); err != nil {
-			return err
-		}
-	}
-	return h.EnsureNode(n)
-}
-
 func (h *Handle) ensureForwarding(n Node) error {
 	return h.inside(func() error {
 		for _, key := range n.forwarding() {

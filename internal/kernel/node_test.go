@@ -390,33 +390,3 @@ func TestRulesetIsReadable(t *testing.T) {
 		}
 	}
 }
-
-// RestoreNode repairs also what EnsureNode does not look at.
-func TestRestoreNodeRepairsSets(t *testing.T) {
-	w := newWorld(t)
-	n := testNode()
-	w.ensure(n)
-	w.host.Do(func() {
-		c, err := nftables.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		set, err := c.GetSetByName(&nftables.Table{Name: n.Table, Family: nftables.TableFamilyINet}, "sources4")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.FlushSet(set)
-		if err := c.Flush(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if len(w.compareNode(n)) == 0 {
-		t.Fatal("the flushed set is not noticed")
-	}
-	if err := w.h.RestoreNode(n); err != nil {
-		t.Fatal(err)
-	}
-	if d := w.compareNode(n); len(d) > 0 {
-		t.Errorf("still %v", d)
-	}
-}
