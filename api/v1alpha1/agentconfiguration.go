@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -35,7 +36,7 @@ type AgentConfiguration struct {
 	Socket string `json:"socket,omitempty"`
 
 	// NodeName names this node's Node object; with Cluster only.
-	// Default: the host name, in lower case.
+	// Default: the environment's NODE_NAME, or else the host name, in lower case.
 	NodeName string `json:"nodeName,omitempty"`
 	// Cluster says where the cluster's state is kept. Without it this is a
 	// node of its own, with the addresses of Network.Ranges.
@@ -44,13 +45,59 @@ type AgentConfiguration struct {
 	Network NetworkConfiguration `json:"network,omitempty"`
 	GC      GCConfiguration      `json:"gc,omitempty"`
 	Log     LogConfiguration     `json:"log,omitempty"`
+
+	// CNI says where the runtime's configuration of this network is written
+	// once pods can be attached. Without it the agent writes none.
+	CNI *CNIConfiguration `json:"cni,omitempty"`
+	// Listen is the address on which the agent answers /metrics, /healthz and
+	// /readyz by HTTP, such as ":9119". Without it the agent answers nobody.
+	Listen string `json:"listen,omitempty"`
+	// Tracing exports how each pod got its network. Without it nothing is exported.
+	Tracing *TracingConfiguration `json:"tracing,omitempty"`
+}
+
+// CNIConfiguration says what the runtime is told.
+type CNIConfiguration struct {
+	// ConfFile is the network configuration list that the agent writes, as the
+	// agent sees it. Of the files in the directory the runtime takes the first by
+	// name. Default: /etc/cni/net.d/10-weft.conflist.
+	ConfFile string `json:"confFile,omitempty"`
+	// NetworkName is the name of the network in it. Default: weft.
+	NetworkName string `json:"networkName,omitempty"`
+	// Socket is the agent's, as weft-cni sees it on the host. Default: Socket.
+	Socket string `json:"socket,omitempty"`
+	// StateDir is the agent's, as weft-cni sees it on the host. Default: StateDir.
+	StateDir string `json:"stateDir,omitempty"`
+	// LogFile is what weft-cni writes a line per call to. Default: none.
+	LogFile string `json:"logFile,omitempty"`
+}
+
+// TracingConfiguration says where traces go.
+type TracingConfiguration struct {
+	// Endpoint takes OTLP over HTTP: the URL of a collector, such as
+	// http://collector.observability:4318.
+	Endpoint string `json:"endpoint"`
+}
+
+// KubernetesConfiguration says how the API server is reached.
+type KubernetesConfiguration struct {
+	// Kubeconfig is a file with server and credentials. Default: the service
+	// account of the pod that the agent runs in.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Server is the URL of the API server, instead of what Kubeconfig or the
+	// pod's environment says: an agent that does not go through the Service
+	// needs no kube-proxy to start.
+	Server string `json:"server,omitempty"`
 }
 
 // ClusterConfiguration says where the cluster's state is kept.
 type ClusterConfiguration struct {
 	// Directory holds Kubernetes manifests: Nodes, IPPools, and the
-	// SubnetLeases that the nodes write. An absolute path.
-	Directory string `json:"directory"`
+	// SubnetLeases that the nodes write. An absolute path. Either this or
+	// Kubernetes.
+	Directory string `json:"directory,omitempty"`
+	// Kubernetes: the state is in the Kubernetes API.
+	Kubernetes *KubernetesConfiguration `json:"kubernetes,omitempty"`
 	// LeaseIdleAfter: a block that a node took in addition and that no pod has
 	// an address of is given back after this time, 1s to 24h. Default: 10m.
 	LeaseIdleAfter *Duration `json:"leaseIdleAfter,omitempty"`
@@ -186,6 +233,7 @@ func (c *AgentConfiguration) setDefaults() {
 	if c.Cluster != nil {
 		c.setClusterDefaults()
 	}
+	c.CNI.setDefaults(c)
 	n := &c.Network
 	n.Backend.setDefaults()
 	if n.Masquerade == nil {
@@ -216,12 +264,28 @@ func (c *AgentConfiguration) setDefaults() {
 func (c *AgentConfiguration) setClusterDefaults() {
 	if c.NodeName == "" {
 		host, _ := os.Hostname()
-		c.NodeName = strings.ToLower(host)
+		c.NodeName = cmp.Or(os.Getenv("NODE_NAME"), strings.ToLower(host))
 	}
 	if c.Cluster.LeaseIdleAfter == nil {
 		d := Duration(DefaultLeaseIdle)
 		c.Cluster.LeaseIdleAfter = &d
 	}
+}
+
+// Defaults of CNIConfiguration.
+const (
+	DefaultConfFile    = "/etc/cni/net.d/10-weft.conflist"
+	DefaultNetworkName = "weft"
+)
+
+func (n *CNIConfiguration) setDefaults(c *AgentConfiguration) {
+	if n == nil {
+		return
+	}
+	n.ConfFile = cmp.Or(n.ConfFile, DefaultConfFile)
+	n.NetworkName = cmp.Or(n.NetworkName, DefaultNetworkName)
+	n.Socket = cmp.Or(n.Socket, c.Socket)
+	n.StateDir = cmp.Or(n.StateDir, c.StateDir)
 }
 
 func (b *BackendConfiguration) setDefaults() {

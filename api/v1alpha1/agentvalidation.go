@@ -5,7 +5,9 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,6 +40,7 @@ func (c *AgentConfiguration) validate() error {
 		reject("socket", "%q has %d bytes, a unix socket's path at most 107", c.Socket, len(c.Socket))
 	}
 	c.validateCluster(reject)
+	c.validateServices(reject)
 	c.Network.validate(reject)
 	if d := time.Duration(*c.Network.Cooldown); d < 0 || d > 24*time.Hour {
 		reject("network.cooldown", "is %s, want 0s to 24h", d)
@@ -52,6 +55,43 @@ func (c *AgentConfiguration) validate() error {
 		reject("log.format", "is %q, want text or json", c.Log.Format)
 	}
 	return errors.Join(errs...)
+}
+
+// validateServices checks what the agent does for others than pods.
+func (c *AgentConfiguration) validateServices(reject rejector) {
+	if c.Listen != "" {
+		if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
+			reject("listen", "%q: want an address and a port, such as 127.0.0.1:9119 or :9119", c.Listen)
+		}
+	}
+	if c.Tracing != nil {
+		validateURL(reject, "tracing.endpoint", c.Tracing.Endpoint)
+	}
+	if c.CNI == nil {
+		return
+	}
+	for field, path := range map[string]string{
+		"cni.confFile": c.CNI.ConfFile, "cni.socket": c.CNI.Socket, "cni.stateDir": c.CNI.StateDir, "cni.logFile": c.CNI.LogFile,
+	} {
+		if path != "" && !filepath.IsAbs(path) {
+			reject(field, "%q: want an absolute path", path)
+		}
+	}
+	if ext := filepath.Ext(c.CNI.ConfFile); ext != ".conflist" {
+		reject("cni.confFile", "%q: want a name that ends in .conflist, or no runtime reads it", c.CNI.ConfFile)
+	}
+	if !networkName.MatchString(c.CNI.NetworkName) {
+		reject("cni.networkName", "%q: want letters, digits, '_', '.' and '-', a letter or digit first", c.CNI.NetworkName)
+	}
+}
+
+// networkName is what the CNI specification allows (section 1).
+var networkName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
+
+func validateURL(reject rejector, field, text string) {
+	if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		reject(field, "%q: want a URL such as https://198.18.0.1:6443", text)
+	}
 }
 
 type rejector func(field, format string, args ...any)
@@ -73,8 +113,17 @@ func (c *AgentConfiguration) validateCluster(reject rejector) {
 	if !nodeName.MatchString(c.NodeName) || len(c.NodeName) > 253 {
 		reject("nodeName", "%q: want the name of a Node: at most 253 of a-z, 0-9, '-' and '.', a letter or digit at both ends", c.NodeName)
 	}
-	if !filepath.IsAbs(c.Cluster.Directory) {
-		reject("cluster.directory", "%q: want an absolute path", c.Cluster.Directory)
+	k := c.Cluster.Kubernetes
+	switch {
+	case k == nil && !filepath.IsAbs(c.Cluster.Directory):
+		reject("cluster.directory", "%q: want an absolute path, or cluster.kubernetes", c.Cluster.Directory)
+	case k != nil && c.Cluster.Directory != "":
+		reject("cluster", "has both directory and kubernetes; want one of them")
+	case k != nil && k.Kubeconfig != "" && !filepath.IsAbs(k.Kubeconfig):
+		reject("cluster.kubernetes.kubeconfig", "%q: want an absolute path", k.Kubeconfig)
+	}
+	if k != nil && k.Server != "" {
+		validateURL(reject, "cluster.kubernetes.server", k.Server)
 	}
 	if d := time.Duration(*c.Cluster.LeaseIdleAfter); d < time.Second || d > 24*time.Hour {
 		reject("cluster.leaseIdleAfter", "is %s, want 1s to 24h", d)

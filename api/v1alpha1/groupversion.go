@@ -13,7 +13,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 // AddToScheme registers the kinds that live in the cluster.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &IPPool{}, &IPPoolList{}, &SubnetLease{}, &SubnetLeaseList{})
+	scheme.AddKnownTypes(GroupVersion, &IPPool{}, &IPPoolList{}, &SubnetLease{}, &SubnetLeaseList{}, &AddressClaim{}, &AddressClaimList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -20,6 +20,7 @@ const IPPoolKind = "IPPool"
 // +kubebuilder:printcolumn:name="IPv4 block",type=integer,JSONPath=`.spec.ipv4.blockSize`
 // +kubebuilder:printcolumn:name="IPv6",type=string,JSONPath=`.spec.ipv6.cidr`
 // +kubebuilder:printcolumn:name="IPv6 block",type=integer,JSONPath=`.spec.ipv6.blockSize`
+// +kubebuilder:printcolumn:name="On request",type=boolean,JSONPath=`.spec.onRequest`,priority=1
 // +kubebuilder:printcolumn:name="Masquerade",type=boolean,JSONPath=`.spec.masquerade`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type IPPool struct {
@@ -40,8 +41,9 @@ type IPPoolSpec struct {
 	// IPv6 range. A node takes a block of each family that there is.
 	// +optional
 	IPv6 *IPPoolRange `json:"ipv6,omitempty"`
-	// Reserved is never given to a pod: CIDRs or single addresses inside a
-	// range of the pool.
+	// Reserved is given to no pod but one that asks for the very address by the
+	// annotation weft.dev/ipv4 or weft.dev/ipv6: CIDRs or single addresses
+	// inside a range of the pool.
 	// +optional
 	Reserved []string `json:"reserved,omitempty"`
 	// Masquerade: what leaves the pools gets the node's address. Default: true.
@@ -51,6 +53,10 @@ type IPPoolSpec struct {
 	// NodeSelector says which nodes may lease from the pool. Default: all.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// OnRequest: only pods that ask for the pool by the annotation
+	// weft.dev/pool, theirs or their namespace's, get its addresses.
+	// +optional
+	OnRequest bool `json:"onRequest,omitempty"`
 }
 
 // IPPoolRange is a pool's address space in one family.

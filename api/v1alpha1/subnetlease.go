@@ -21,6 +21,7 @@ const SubnetLeaseKind = "SubnetLease"
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.spec.nodeAddresses`
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.pool`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.pod`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SubnetLease struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -54,6 +55,12 @@ type SubnetLeaseSpec struct {
 	// VXLAN is the node's end of VXLAN tunnels. Empty: it has none.
 	// +optional
 	VXLAN *VXLANEndpoint `json:"vxlan,omitempty"`
+	// Pod has the lease to itself, as "namespace/name": then Subnet is one
+	// address, which the pod asked for or keeps, and which may be inside of
+	// another node's block. Empty: the lease is of a block.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	Pod string `json:"pod,omitempty"`
 }
 
 // VXLANEndpoint is a node's end of VXLAN tunnels (RFC 7348).

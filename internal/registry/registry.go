@@ -22,6 +22,31 @@ type Source interface {
 	Run(ctx context.Context, into *Store) error
 }
 
+// Pods is what only a registry has that knows pods and what becomes of them: the
+// Kubernetes API.
+type Pods interface {
+	// Pod reads one pod, past the Store; ErrGone if there is none.
+	Pod(ctx context.Context, namespace, name string) (cluster.Pod, error)
+	// KeepAddresses creates a claim; ErrExists if there is one of that name.
+	KeepAddresses(ctx context.Context, c cluster.Claim) error
+	// MarkReady takes from this node's object what says that its network is
+	// not: the condition NetworkUnavailable and the taint
+	// weft.dev/agent-not-ready. It writes nothing if neither is there.
+	MarkReady(ctx context.Context) error
+	// Report tells the users of an object what happened to it, as an Event. It
+	// returns at once, repeats few times, and drops what is too much.
+	Report(e Event)
+}
+
+// Event is news of one object, for its users.
+type Event struct {
+	// Pod, if its Name is set, is what the news is about; otherwise this node.
+	Pod     cluster.Pod
+	Warning bool
+	Reason  string // in CamelCase, for machines: "AddressInUse"
+	Message string // for people: what, why, what to do
+}
+
 // Leases claims, corrects and gives back. A call that returns another error
 // than those below may have happened or not.
 type Leases interface {
@@ -39,4 +64,5 @@ type Leases interface {
 var (
 	ErrExists   = errors.New("exists already")
 	ErrConflict = errors.New("was changed by somebody else")
+	ErrGone     = errors.New("there is none (any more)")
 )

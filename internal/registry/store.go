@@ -17,14 +17,15 @@ type Kind string
 
 // Kinds.
 const (
-	Node        Kind = "Node"
-	Namespace   Kind = "Namespace"
-	Pod         Kind = "Pod"
-	IPPool      Kind = "IPPool"
-	SubnetLease Kind = "SubnetLease"
+	Node         Kind = "Node"
+	Namespace    Kind = "Namespace"
+	Pod          Kind = "Pod"
+	IPPool       Kind = "IPPool"
+	SubnetLease  Kind = "SubnetLease"
+	AddressClaim Kind = "AddressClaim"
 )
 
-// Key names an object. Name is "namespace/name" for a Pod.
+// Key names an object. Name is "namespace/name" for a Pod or an AddressClaim.
 type Key struct {
 	Kind Kind
 	Name string
@@ -36,8 +37,8 @@ func (k Key) String() string { return string(k.Kind) + " " + k.Name }
 // Change is one object's new state.
 type Change struct {
 	Key
-	// Object is a cluster.Node, Namespace, Pod, Pool or Lease, as the kind
-	// says; nil: there is none any more.
+	// Object is a cluster.Node, Namespace, Pod, Pool, Lease or Claim, as the
+	// kind says; nil: there is none any more.
 	Object any
 }
 
@@ -49,6 +50,7 @@ type State struct {
 	Pods       map[string]cluster.Pod
 	Pools      map[string]cluster.Pool
 	Leases     map[string]cluster.Lease
+	Claims     map[string]cluster.Claim
 	// Rejected has an entry for everything that the source refuses, by object
 	// ("IPPool default") or, where it cannot be told, by place ("file x.yaml").
 	Rejected map[string]string
@@ -70,7 +72,7 @@ type Store struct {
 func NewStore() *Store {
 	return &Store{state: State{
 		Nodes: map[string]cluster.Node{}, Namespaces: map[string]cluster.Namespace{}, Pods: map[string]cluster.Pod{},
-		Pools: map[string]cluster.Pool{}, Leases: map[string]cluster.Lease{}, Rejected: map[string]string{},
+		Pools: map[string]cluster.Pool{}, Leases: map[string]cluster.Lease{}, Claims: map[string]cluster.Claim{}, Rejected: map[string]string{},
 	}}
 }
 
@@ -108,6 +110,8 @@ func (s *State) set(c Change) {
 		put(s.Pools, c)
 	case SubnetLease:
 		put(s.Leases, c)
+	case AddressClaim:
+		put(s.Claims, c)
 	default:
 		panic(fmt.Sprintf("registry: kind %q", c.Kind))
 	}
@@ -202,6 +206,8 @@ func (s *State) names(k Kind) []string {
 		return keys(s.Pools)
 	case SubnetLease:
 		return keys(s.Leases)
+	case AddressClaim:
+		return keys(s.Claims)
 	}
 	return nil
 }

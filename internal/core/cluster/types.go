@@ -15,6 +15,9 @@ type Node struct {
 	Addresses []netip.Addr   // InternalIP, in the object's order
 	PodCIDRs  []netip.Prefix // where the cluster assigns subnets itself; at most one per family
 	Labels    map[string]string
+	// Unmarked: the object says that the node's network is not ready (condition
+	// NetworkUnavailable, or the taint weft.dev/agent-not-ready).
+	Unmarked bool
 }
 
 // Pool is an address space out of which nodes lease blocks.
@@ -25,6 +28,7 @@ type Pool struct {
 	Reserved   []netip.Prefix // never given to a pod; inside a range; ascending, disjoint
 	Masquerade bool           // what leaves the pools gets the node's address
 	Selector   Selector       // nodes that may lease from it
+	OnRequest  bool           // only for pods that ask for it
 }
 
 // PoolRange is a pool's address space in one family.
@@ -46,6 +50,9 @@ type Lease struct {
 	// Addresses of the node on the underlay, at most one per family, IPv4 first.
 	Addresses []netip.Addr
 	VTEP      VTEP
+	// Pod has the lease to itself, as "namespace/name": Subnet is one address,
+	// which may be inside of another lease's block. "": the lease is of a block.
+	Pod string
 }
 
 // Name returns the name of the lease object.
@@ -60,8 +67,9 @@ type VTEP struct {
 
 // Namespace is a Kubernetes namespace.
 type Namespace struct {
-	Name   string
-	Labels map[string]string
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string // those of weft.dev/
 }
 
 // Pod is a Kubernetes pod.
@@ -71,7 +79,29 @@ type Pod struct {
 	Addresses            []netip.Addr // as its status says
 	HostNetwork          bool
 	Labels               map[string]string
+	Annotations          map[string]string // those of weft.dev/
+	Controller           Owner             // zero: nobody made it
+	Created, Scheduled   int64             // Unix time in nanoseconds; 0: unknown, not yet
+	Ready                int64             // since when; 0: it is not
 }
+
+// Key returns "namespace/name".
+func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// Owner is an object in the namespace of what it owns.
+type Owner struct{ APIVersion, Kind, Name, UID string }
+
+// Claim says that addresses are kept for the pod of that namespace and name,
+// whether it runs or not, until Owner is gone.
+type Claim struct {
+	Namespace, Name string       // of the pod
+	UID             string       // of the claim object
+	Addresses       []netip.Addr // at most one per family, IPv4 first
+	Owner           Owner
+}
+
+// Key returns "namespace/name".
+func (c Claim) Key() string { return c.Namespace + "/" + c.Name }
 
 // Rejection says that an object is not used, and why.
 type Rejection struct {
