@@ -228,6 +228,7 @@ func TestNoBusyLoopAndOneWarning(t *testing.T) {
 		if err := w.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // until that is logged
 		text := log.String()
 		if strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, `object="route 10.64.1.0/24" verb=add err="something foreign is in the way"`) {
 			t.Errorf("log:\n%s", text)

@@ -9,6 +9,9 @@
 // are decided anew within the pass; a registry that fails is asked again later,
 // with backoff, for ever.
 //
+// Leases that name a pod are others' to create and to give back; a Keeper only
+// corrects those of this node.
+//
 // # Why two nodes never give addresses from one block
 //
 //   - A block is served when the registry has answered that the lease was

@@ -5,6 +5,7 @@ package leasing
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -18,7 +19,8 @@ import (
 // Addresses is this node's IPAM.
 type Addresses interface {
 	// Blocks returns the blocks that addresses are given from, or that pods
-	// have addresses of, with their use.
+	// have addresses of, with their use. Single addresses among them, which are
+	// those that pods have leases of, are not looked at.
 	Blocks(now time.Time) ([]lease.Block, error)
 	// Serve gives addresses from these leases' subnets only, from now on. It
 	// drops all other blocks but those that a pod still has an address of.
@@ -50,6 +52,9 @@ const (
 	rest = 10 * time.Second
 	// patience is how long a write may take to show in a Store that has contact.
 	patience = time.Minute
+	// memory is how long a demand counts: a pod that still waits for its address
+	// after that has asked again.
+	memory = time.Minute
 	// A pass in which something failed is repeated, and until then nothing is
 	// written, after a second, then two, doubling up to the limit.
 	firstBackoff = time.Second
@@ -60,7 +65,7 @@ const (
 const maxRounds = 16
 
 // Keeper holds this node's leases. It is not safe for concurrent use, but for
-// Status.
+// Status and Demand.
 type Keeper struct {
 	config    Config
 	leases    registry.Leases
@@ -75,11 +80,13 @@ type Keeper struct {
 	accepted bool            // IPAM has accepted it
 	started  int64           // Unix time of the first pass in nanoseconds
 
-	failures int       // passes in succession in which something failed
-	resume   time.Time // nothing is written earlier
+	failures int                  // passes in succession in which something failed
+	resume   time.Time            // nothing is written earlier
+	demanded map[string]time.Time // pools, and when that was heard
 
 	mu     sync.Mutex
 	status Status
+	heard  map[string]bool // pools that were demanded since the last Step
 }
 
 // New returns a Keeper that reads from the store and writes to leases. identity
@@ -90,7 +97,29 @@ func New(c Config, store *registry.Store, leases registry.Leases, addresses Addr
 	return &Keeper{
 		config: c, leases: leases, addresses: addresses, identity: identity, rejected: rejected,
 		view: newView(c.Node, store), writes: writes{}, previous: slices.Clone(c.Previous),
+		demanded: map[string]time.Time{}, heard: map[string]bool{},
 	}
+}
+
+// Demand says that a pod asks for an address of the pool, and that this node's
+// blocks of it have none free. Steps of the next minute lease blocks of it until
+// there are enough. It may be called at any time; it does not call for a Step.
+func (k *Keeper) Demand(pool string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.heard[pool] = true
+}
+
+// demand returns the pools in demand, by name.
+func (k *Keeper) demand(now time.Time) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for pool := range k.heard {
+		k.demanded[pool] = now
+	}
+	clear(k.heard)
+	maps.DeleteFunc(k.demanded, func(_ string, at time.Time) bool { return now.Sub(at) >= memory })
+	return slices.Sorted(maps.Keys(k.demanded))
 }
 
 // Step makes one pass and returns when the next is due at the latest. What

@@ -19,6 +19,7 @@ import (
 type pass struct {
 	*Keeper
 	now        time.Time
+	demand     []string // pools, by name
 	waiting    []string
 	due        int64 // when time alone calls for the next pass, Unix nanoseconds; 0: never
 	errs       []error
@@ -31,8 +32,9 @@ func (p *pass) run(ctx context.Context) {
 	if p.started == 0 {
 		p.started = p.now.UnixNano()
 	}
+	p.demand = p.Keeper.demand(p.now)
 	for range maxRounds {
-		blocks, err := p.addresses.Blocks(p.now)
+		blocks, err := p.blocks()
 		if err != nil {
 			p.fail("read the use of addresses", err)
 			return
@@ -61,8 +63,15 @@ func (p *pass) input(blocks []lease.Block, reachable bool) lease.Input {
 		Now: p.now.UnixNano(), Started: p.started, Node: p.view.node, Name: p.config.Node,
 		Pools: p.view.pools, Leases: p.view.leases, Rejected: p.rejected(), Reachable: reachable,
 		Blocks: blocks, Previous: p.previous, Released: p.view.released, Taken: p.writes.subnets(taken),
-		Addresses: id.Addresses, VTEP: id.VTEP, IdleAfter: p.config.IdleAfter.Nanoseconds(),
+		Demand: p.demand, Addresses: id.Addresses, VTEP: id.VTEP, IdleAfter: p.config.IdleAfter.Nanoseconds(),
 	}
+}
+
+// blocks returns the blocks that IPAM knows. No block is a single address: what
+// is, is a pod's lease, and not for a Keeper to serve or to give back.
+func (p *pass) blocks() ([]lease.Block, error) {
+	blocks, err := p.addresses.Blocks(p.now)
+	return slices.DeleteFunc(blocks, func(b lease.Block) bool { return b.Subnet.IsSingleIP() }), err
 }
 
 func (p *pass) fail(what string, err error) { p.errs = append(p.errs, fmt.Errorf("%s: %w", what, err)) }
@@ -147,7 +156,7 @@ func (p *pass) release(ctx context.Context, leases []cluster.Lease) {
 	if len(leases) == 0 {
 		return
 	}
-	blocks, err := p.addresses.Blocks(p.now)
+	blocks, err := p.blocks()
 	if err != nil {
 		p.fail("read the use of addresses", err)
 		return

@@ -88,6 +88,8 @@ func (v *view) show(name string, s *registry.State, w writes) {
 		}
 		v.leases[name] = l
 		v.forget(l.Subnet)
+	case known && old.Pod != "":
+		delete(v.leases, name)
 	case known:
 		delete(v.leases, name)
 		v.forget(old.Subnet)

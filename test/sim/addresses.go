@@ -183,7 +183,7 @@ func (a *addresses) start() bool {
 	}
 	a.started++
 	pod := fmt.Sprintf("%s/pod%d", n.name, a.started)
-	grant, err := a.usage.Allocate(a.pool, ipam.Request{Owner: pod, Now: n.w.now.UnixNano(), Cooldown: cooldown})
+	grant, err := a.usage.Allocate(a.pool, ipam.Request{Owner: pod, Now: n.w.now.UnixNano(), Cooldown: cooldown, Avoid: n.w.kept})
 	if err != nil {
 		return false
 	}

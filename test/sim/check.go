@@ -73,6 +73,9 @@ func (w *World) checkHolder(block netip.Prefix, name string) {
 
 // checkPod holds IPAM to giving nobody what somebody has.
 func (w *World) checkPod(n *node, pod string, g ipam.Allocation) {
+	if w.kept(g.Addr) {
+		w.violated("pod %s has %s, which another keeps", pod, g.Addr)
+	}
 	if n.exempt(g.Range.Subnet) {
 		return
 	}

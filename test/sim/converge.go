@@ -63,6 +63,7 @@ func (w *World) converged(healed time.Time) {
 		f.checkStatus(n)
 		f.checkKernel(n)
 		f.checkWays(n)
+		f.checkWanderers(n)
 	}
 	f.checkSymmetry()
 }
@@ -80,7 +81,7 @@ func (f *final) checkLeases(n *node) {
 		if l.NodeUID != n.object.UID || !slices.Equal(l.Addresses, n.addresses()) || l.VTEP != n.vtep() {
 			w.violated("SubnetLease %s says %+v, %s is %+v", l.Name(), l, n.name, n.object)
 		}
-		if !n.ipam.used(l.Subnet) {
+		if l.Pod == "" && !n.ipam.used(l.Subnet) {
 			unused[familyOf(l.Subnet.Addr())]++
 		}
 	}
@@ -110,7 +111,7 @@ func (f *final) room(n *node, v4 bool) bool {
 			}
 			free := 1 << (r.BlockBits - r.CIDR.Bits())
 			for _, l := range f.leases {
-				if l.Subnet.Overlaps(r.CIDR) {
+				if l.Pod == "" && l.Subnet.Overlaps(r.CIDR) {
 					free -= max(1, 1<<max(0, r.BlockBits-l.Subnet.Bits()))
 				}
 			}

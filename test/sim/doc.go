@@ -17,7 +17,8 @@
 // in order per object, but otherwise as late as they like, and overtake each
 // other. Kernel operations fail, or fail after having happened; devices, routes
 // and entries vanish, strangers put theirs in their place. Pools change, and
-// garbage leases come and go. Pods come and go all the time.
+// garbage leases come and go. Pods come and go all the time; some take their
+// address along from node to node, with a lease of its own.
 //
 // # What is held against it
 //
@@ -39,7 +40,8 @@
 // kernel holds what topology.Compute says of the final registry, every node has
 // a block of every family, nothing is pending, failing, stale or surplus, and
 // from every node the chain of route, neighbour and FDB entry leads to every
-// other one, by the same way back.
+// other one, by the same way back. What is sent to a pod that took its address
+// along arrives where it is.
 //
 // That the simulation notices at all is tested by nodes and registries with a
 // mistake in them (mutation_test.go).

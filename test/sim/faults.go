@@ -27,6 +27,7 @@ var faults = []struct {
 	{"pools", 2, (*World).changePools},
 	{"garbage", 3, (*World).litter},
 	{"garbage goes", 2, (*World).tidy},
+	{"a pod wanders", 6, (*World).wander},
 	{"node object lost", 1, (*World).forget},
 	{"backend", 1, func(w *World, n *node) {
 		n.self.Backend = pick(w, topology.Auto, topology.VXLAN, topology.Native)
@@ -207,6 +208,7 @@ func (w *World) heal() {
 		}
 		n.placed()
 	}
+	w.after(25*time.Second, "the pods that lost their lease start elsewhere", w.settleWanderers)
 	// By then the last lease is taken away that an outsider's mistake costs.
 	w.after(15*time.Second, "the pods that lost their block are restarted", w.relieve)
 }
@@ -225,6 +227,9 @@ func (w *World) relieve() {
 // strand notes that a lease is taken away from who uses its block, or may do so
 // until it hears of it.
 func (w *World) strand(l cluster.Lease) {
+	if l.Pod != "" {
+		return // it is nobody's block
+	}
 	for _, n := range w.live {
 		if n.name != l.Node && !slices.Contains(n.ipam.blocks(), l.Subnet) {
 			continue

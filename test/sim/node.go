@@ -311,9 +311,10 @@ func (w *World) collect(name string) {
 	}
 }
 
-// takeAway deletes a lease by an outsider's hand, if it is still that one.
+// takeAway deletes a lease by an outsider's hand, if it is still that one, and of
+// that node.
 func (w *World) takeAway(l cluster.Lease) {
-	if now, there := w.registry.Lease(l.Name()); !there || now.UID != l.UID {
+	if now, there := w.registry.Lease(l.Name()); !there || now.UID != l.UID || now.Node != l.Node {
 		return
 	}
 	w.strand(l)

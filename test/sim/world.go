@@ -81,6 +81,8 @@ type World struct {
 	garbage map[string]bool // leases that an outsider made, by name
 	written time.Time       // a lease, last
 
+	wanderers []wanderer
+
 	used map[netip.Prefix]*node // who gives addresses from what, or has pods there, without the exempt
 	pods map[netip.Addr]string  // who has which address, likewise
 
@@ -100,6 +102,7 @@ func New(o Options) *World {
 	w.changes = w.tap.Subscribe(registry.Node, registry.IPPool, registry.SubnetLease)
 	w.backend = pick(w, topology.Auto, topology.Auto, topology.VXLAN)
 	w.put(registry.Key{Kind: registry.IPPool, Name: "default"}, w.firstPool())
+	w.newWanderers()
 	for range o.Nodes {
 		d := time.Duration(0)
 		if !o.AtOnce {

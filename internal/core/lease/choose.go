@@ -13,17 +13,17 @@ import (
 	"weft.dev/weft/internal/core/ipam"
 )
 
-// choose returns the block to claim next, or an invalid one and why each pool
-// has none.
-func (d *decider) choose(f family) (subnet netip.Prefix, reasons []string) {
+// choose returns the block of the pools to claim next, or an invalid one and why
+// each pool has none.
+func (d *decider) choose(f family, pools []cluster.Pool) (subnet netip.Prefix, reasons []string) {
 	for _, p := range d.in.Previous {
-		if familyOf(p) == f && d.fits(p) && !d.isBusy(p) {
+		if _, of := poolOf(pools, p); of && familyOf(p) == f && d.fits(p) && !d.isBusy(p) {
 			if _, held := d.holder(p); !held {
 				return p, nil
 			}
 		}
 	}
-	for _, p := range d.pools {
+	for _, p := range pools {
 		r, ok := rangeOf(p, f)
 		if !ok {
 			continue
@@ -42,7 +42,9 @@ func (d *decider) chooseFrom(p cluster.Pool, r cluster.PoolRange) (subnet netip.
 	g := newGrid(r)
 	var leased, released runs
 	for _, l := range d.in.Leases {
-		leased = g.add(leased, l.Subnet)
+		if l.Pod == "" || g.cidr.Contains(l.Subnet.Addr()) && claims(l, g.block(g.index(l.Subnet.Addr()))) {
+			leased = g.add(leased, l.Subnet)
+		}
 	}
 	for _, b := range d.busy {
 		leased = g.add(leased, b)

@@ -85,14 +85,44 @@ func (d *decider) takeFromPools(f family, h *held) {
 	}
 	have := slices.Clone(h.good)
 	for _, b := range d.regained {
-		if familyOf(b.Subnet) == f {
+		if familyOf(b.Subnet) == f && !d.onRequest(b.Subnet) {
 			have = append(have, holding{block: b})
 		}
 	}
+	d.take(f, h, d.normal, have, "")
+}
+
+// takeDemanded claims blocks until the pool has enough free addresses in the
+// family, if it has the family.
+func (d *decider) takeDemanded(f family, p cluster.Pool, h *held) {
+	if _, ok := rangeOf(p, f); !ok {
+		return
+	}
+	of := func(subnet netip.Prefix) bool {
+		q, ok := poolOf(d.pools, subnet)
+		return ok && q.Name == p.Name && familyOf(subnet) == f
+	}
+	var have []holding
+	for _, one := range slices.Concat(h.good, h.onRequest) {
+		if of(one.lease.Subnet) {
+			have = append(have, one)
+		}
+	}
+	for _, l := range d.out.Claim {
+		if of(l.Subnet) {
+			have = append(have, holding{block: d.blockOf(l.Subnet)})
+		}
+	}
+	d.take(f, h, []cluster.Pool{p}, have, " of IPPool "+p.Name+", which a pod asks for")
+}
+
+// take claims blocks of the pools until there are enough free addresses. what
+// names the pools in texts.
+func (d *decider) take(f family, h *held, pools []cluster.Pool, have []holding, what string) {
 	for len(have) == 0 || freeOf(have) < lowOf(have) {
-		lack := fmt.Sprintf("Node %s has no %s block", d.in.Name, f)
+		lack := fmt.Sprintf("Node %s has no %s block%s", d.in.Name, f, what)
 		if len(have) > 0 {
-			lack = fmt.Sprintf("Node %s has %d free %s addresses left", d.in.Name, freeOf(have), f)
+			lack = fmt.Sprintf("Node %s has %d free %s addresses left%s", d.in.Name, freeOf(have), f, what)
 		}
 		if !d.in.Reachable {
 			d.wait("%s, and the registry takes no claims now", lack)
@@ -103,7 +133,7 @@ func (d *decider) takeFromPools(f family, h *held) {
 			d.wait("%s, and %d of its leases are rejected, one (%s) because %s", lack, n, last, d.in.Rejected[last])
 			return
 		}
-		subnet, reasons := d.choose(f)
+		subnet, reasons := d.choose(f, pools)
 		if !subnet.IsValid() {
 			d.wait("%s, and none is free: %s", lack, strings.Join(reasons, "; "))
 			return
@@ -123,9 +153,30 @@ func unusedOf(hs []holding) int {
 	return n
 }
 
+// demanded returns the pools in demand that the node may lease from.
+func (d *decider) demanded() (pools []cluster.Pool) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(d.in.Demand))) {
+		i := slices.IndexFunc(d.in.Pools, func(p cluster.Pool) bool { return p.Name == name })
+		switch {
+		case i < 0:
+			d.wait("a pod asks for IPPool %s, and there is none of that name in use", name)
+		case len(d.in.Node.PodCIDRs) > 0:
+			d.wait("a pod asks for IPPool %s, and Node %s has its PodCIDRs and leases from no pool", name, d.in.Name)
+		case !d.in.Pools[i].Selector.Matches(d.in.Node.Labels):
+			d.wait("a pod asks for IPPool %s, which does not select Node %s", name, d.in.Name)
+		default:
+			pools = append(pools, d.in.Pools[i])
+		}
+	}
+	return pools
+}
+
 func (d *decider) whyNoPool() string {
-	if len(d.in.Pools) == 0 {
+	switch {
+	case len(d.in.Pools) == 0:
 		return "there is no IPPool"
+	case len(d.pools) > 0:
+		return fmt.Sprintf("each IPPool that selects Node %s is only for pods that ask for it", d.in.Name)
 	}
 	return fmt.Sprintf("no IPPool selects Node %s", d.in.Name)
 }

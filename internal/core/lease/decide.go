@@ -19,16 +19,21 @@ func Decide(in Input) Decision {
 		return d.out
 	}
 	d.reclaim()
-	if len(in.Node.PodCIDRs) == 0 && len(d.pools) == 0 {
+	if len(in.Node.PodCIDRs) == 0 && len(d.normal) == 0 {
 		d.wait("%s", d.whyNoPool())
 	}
+	demanded := d.demanded()
 	for _, f := range families {
 		held := d.heldIn(f)
 		d.takeAssigned(f)
 		d.takeFromPools(f, held)
+		for _, p := range demanded {
+			d.takeDemanded(f, p, held)
+		}
 		d.dropRejected(held)
 		d.serveOutdated(f, held)
 		d.serveGood(held)
+		d.serveOnRequest(held)
 	}
 	d.correct()
 	slices.SortFunc(d.out.Serve, bySubnet)
@@ -37,10 +42,12 @@ func Decide(in Input) Decision {
 
 // decider holds what is derived from the Input on the way to the Decision.
 type decider struct {
-	in    Input
-	own   []cluster.Lease // this node's, ascending
-	pools []cluster.Pool  // those that select the node
-	busy  []netip.Prefix  // taken by what the view does not show: Taken, and this decision's claims
+	in     Input
+	own    []cluster.Lease // this node's blocks, ascending
+	ofPods []cluster.Lease // this node's leases of pods, ascending
+	pools  []cluster.Pool  // those that select the node
+	normal []cluster.Pool  // those of them that need no request
+	busy   []netip.Prefix  // taken by what the view does not show: Taken, and this decision's claims
 	// regained are blocks without a lease that this decision claims again and
 	// that the node may give addresses from.
 	regained []Block
@@ -50,15 +57,23 @@ type decider struct {
 func newDecider(in Input) *decider {
 	d := &decider{in: in, busy: slices.Clone(in.Taken)}
 	for _, l := range in.Leases {
-		if l.Node == in.Name {
+		switch {
+		case l.Node != in.Name:
+		case l.Pod != "":
+			d.ofPods = append(d.ofPods, l)
+		default:
 			d.own = append(d.own, l)
 		}
 	}
 	slices.SortFunc(d.own, bySubnet)
+	slices.SortFunc(d.ofPods, bySubnet)
 	if in.Node != nil && len(in.Node.PodCIDRs) == 0 {
 		for _, p := range in.Pools {
 			if p.Selector.Matches(in.Node.Labels) {
 				d.pools = append(d.pools, p)
+				if !p.OnRequest {
+					d.normal = append(d.normal, p)
+				}
 			}
 		}
 	}
@@ -93,10 +108,14 @@ func (d *decider) claim(subnet netip.Prefix) {
 	d.out.Claim = append(d.out.Claim, l)
 }
 
-// fill makes the lease say what peers need.
+// fill makes the lease say what peers need. What a pod's lease says of the pool
+// is not for this package to judge.
 func (d *decider) fill(l *cluster.Lease) {
 	l.Node, l.NodeUID = d.in.Name, d.in.Node.UID
 	l.Addresses, l.VTEP = d.in.Addresses, d.in.VTEP
+	if l.Pod != "" {
+		return
+	}
 	if slices.Contains(d.in.Node.PodCIDRs, l.Subnet) {
 		l.Pool = ""
 	} else if p, ok := poolOf(d.in.Pools, l.Subnet); ok {
@@ -109,7 +128,7 @@ func (d *decider) correct() {
 	if !d.in.Reachable {
 		return
 	}
-	for _, l := range d.own {
+	for _, l := range slices.Concat(d.own, d.ofPods) {
 		want := l
 		d.fill(&want)
 		same := l.NodeUID == want.NodeUID && l.Pool == want.Pool && l.VTEP == want.VTEP &&
@@ -121,15 +140,22 @@ func (d *decider) correct() {
 	}
 }
 
-// holder returns the lease that overlaps the subnet; of several, the lowest.
+// holder returns the lease that keeps others from having the subnet; of several,
+// the lowest.
 func (d *decider) holder(subnet netip.Prefix) (cluster.Lease, bool) {
 	var found cluster.Lease
 	for _, l := range d.in.Leases {
-		if l.Subnet.Overlaps(subnet) && (!found.Subnet.IsValid() || l.Subnet.Compare(found.Subnet) < 0) {
+		if claims(l, subnet) && (!found.Subnet.IsValid() || l.Subnet.Compare(found.Subnet) < 0) {
 			found = l
 		}
 	}
 	return found, found.Subnet.IsValid()
+}
+
+// claims reports whether the lease keeps others from leasing the block. That of
+// a pod does so only if its address is the block's gateway.
+func claims(l cluster.Lease, block netip.Prefix) bool {
+	return l.Subnet.Overlaps(block) && (l.Pod == "" || l.Subnet.Addr() == block.Addr().Next())
 }
 
 func (d *decider) isBusy(subnet netip.Prefix) bool {

@@ -19,6 +19,12 @@
 //   - Otherwise the node needs a block of every family that the pools which
 //     select it have, and another one when the free addresses of a family run
 //     low (see low). Of several pools, the first by name that has a free block.
+//   - A pool with OnRequest is no part of that: a node leases a block of each of
+//     its families when pods demand it, another one when they do so again and
+//     it has got low, and gives each back when it is idle, the last one too. What
+//     pods demand of another pool is leased likewise, and counts as any block.
+//   - A pod's lease, of one address, is invisible here, but that those of this
+//     node are corrected, and that no block is claimed whose gateway it is.
 //   - Order of choice: blocks that the node held before (its pods may have
 //     addresses there); blocks that nobody was seen to release, starting at a
 //     place that depends on the node, so that nodes that start together seldom

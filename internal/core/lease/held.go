@@ -40,9 +40,10 @@ type holding struct {
 
 // held is what a node holds in one family, each list ascending.
 type held struct {
-	good     []holding
-	outdated []holding // not what the node would claim today
-	rejected []holding
+	good      []holding // those of PodCIDRs and of pools that need no request
+	onRequest []holding // as good, but only for pods that ask
+	outdated  []holding // not what the node would claim today
+	rejected  []holding
 }
 
 func (d *decider) heldIn(f family) *held {
@@ -56,6 +57,8 @@ func (d *decider) heldIn(f family) *held {
 		switch {
 		case d.in.Rejected[l.Name()] != "":
 			h.rejected = append(h.rejected, one)
+		case d.fits(l.Subnet) && d.onRequest(l.Subnet):
+			h.onRequest = append(h.onRequest, one)
 		case d.fits(l.Subnet):
 			h.good = append(h.good, one)
 		default:
@@ -85,14 +88,21 @@ func (d *decider) fits(subnet netip.Prefix) bool {
 	return ok && size(subnet, p.Reserved) > 0
 }
 
-// needs reports whether the node needs addresses of the family.
+// onRequest reports whether the subnet is of a pool for pods that ask for it.
+func (d *decider) onRequest(subnet netip.Prefix) bool {
+	p, _ := poolOf(d.in.Pools, subnet)
+	return p.OnRequest && !slices.Contains(d.in.Node.PodCIDRs, subnet)
+}
+
+// needs reports whether the node needs addresses of the family for pods that
+// ask for nothing.
 func (d *decider) needs(f family) bool {
 	for _, p := range d.in.Node.PodCIDRs {
 		if familyOf(p) == f {
 			return true
 		}
 	}
-	return slices.ContainsFunc(d.pools, func(p cluster.Pool) bool {
+	return slices.ContainsFunc(d.normal, func(p cluster.Pool) bool {
 		_, ok := rangeOf(p, f)
 		return ok
 	})
@@ -121,14 +131,14 @@ func (d *decider) dropUnused(one holding) {
 
 // serveOutdated serves outdated leases where there is nothing better: the
 // family is needed and has no good one, or nothing at all is needed, as after
-// the deletion of the last pool. Others, and those in the way of a good one, go
+// the deletion of the last pool. Those that were for pods that ask, others, and those in the way of a good one, go
 // as soon as they are unused.
 func (d *decider) serveOutdated(f family, h *held) {
-	nothing := len(d.in.Node.PodCIDRs) == 0 && len(d.pools) == 0
+	nothing := len(d.in.Node.PodCIDRs) == 0 && len(d.normal) == 0
 	serve := nothing || d.needs(f) && len(h.good) == 0
 	for _, one := range h.outdated {
 		switch {
-		case !serve, !one.used && d.inTheWay(one.lease.Subnet) && d.in.Reachable:
+		case !serve, d.onRequest(one.lease.Subnet), !one.used && d.inTheWay(one.lease.Subnet) && d.in.Reachable:
 			d.dropUnused(one)
 		default:
 			d.out.Serve = append(d.out.Serve, one.lease)
@@ -161,6 +171,19 @@ func (d *decider) serveGood(h *held) {
 		}
 	}
 	for _, one := range stay {
+		d.out.Serve = append(d.out.Serve, one.lease)
+	}
+}
+
+// serveOnRequest serves the blocks for pods that ask until they are idle, the
+// last one as well.
+func (d *decider) serveOnRequest(h *held) {
+	for _, one := range h.onRequest {
+		p, _ := poolOf(d.pools, one.lease.Subnet)
+		if d.in.Reachable && !one.used && !slices.Contains(d.in.Demand, p.Name) && d.idleLongEnough(one) {
+			d.out.Release = append(d.out.Release, one.lease)
+			continue
+		}
 		d.out.Serve = append(d.out.Serve, one.lease)
 	}
 }

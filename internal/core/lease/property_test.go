@@ -43,7 +43,7 @@ func drawInput(t *rapid.T) Input {
 		if !rapid.Bool().Draw(t, fmt.Sprintf("pool %d", i)) {
 			continue
 		}
-		p := cluster.Pool{Name: fmt.Sprint("pool", i), Ranges: ranges}
+		p := cluster.Pool{Name: fmt.Sprint("pool", i), Ranges: ranges, OnRequest: rapid.IntRange(0, 2).Draw(t, "on request") == 0}
 		for range rapid.IntRange(0, 3).Draw(t, "reserved") {
 			r := rapid.SampledFrom(ranges).Draw(t, "range")
 			q := drawPrefix(t, r.CIDR, r.CIDR.Bits()+1, min(r.BlockBits+3, r.CIDR.Addr().BitLen()), "reserved")
@@ -66,12 +66,18 @@ func drawInput(t *rapid.T) Input {
 		if _, overlaps := (&decider{in: in}).holder(l.Subnet); overlaps {
 			continue
 		}
+		if rapid.IntRange(0, 3).Draw(t, "of a pod") == 0 {
+			l.Pod, l.Subnet = "prod/db-0", drawPrefix(t, l.Subnet, l.Subnet.Addr().BitLen(), l.Subnet.Addr().BitLen(), "address")
+		}
+		if _, there := in.Leases[l.Name()]; there {
+			continue
+		}
 		l.Created = rapid.Int64Range(0, 1000).Draw(t, "created")
 		in.Leases[l.Name()] = l
 		if l.Node == "me" && rapid.IntRange(0, 5).Draw(t, "rejected") == 0 {
 			in.Rejected[l.Name()] = "overlaps"
 		}
-		if l.Node == "me" && rapid.Bool().Draw(t, "served") {
+		if l.Node == "me" && l.Pod == "" && rapid.Bool().Draw(t, "served") {
 			in.Blocks = append(in.Blocks, drawBlock(t, in.Pools, l.Subnet))
 		}
 	}
@@ -80,6 +86,7 @@ func drawInput(t *rapid.T) Input {
 			in.Blocks = append(in.Blocks, drawBlock(t, in.Pools, p))
 		}
 	}
+	in.Demand = rapid.SliceOfN(rapid.SampledFrom([]string{"pool0", "pool1", "pool2"}), 0, 2).Draw(t, "demand")
 	for range rapid.IntRange(0, 2).Draw(t, "more") {
 		in.Previous = append(in.Previous, prefix("previous"))
 		in.Released = append(in.Released, prefix("released"))
@@ -126,7 +133,7 @@ func TestDecide(t *testing.T) {
 		if len(d.Claim)+len(d.Release)+len(d.Update) > 0 {
 			t.Fatalf("does not settle:\n%s", describe(d, in.Now))
 		}
-		if len(d.Waiting) == 0 && len(in.Pools) > 0 && len(d.Serve) == 0 {
+		if len(d.Waiting) == 0 && len(d.Serve) == 0 {
 			t.Fatal("the node serves nothing and says nothing")
 		}
 	})
@@ -135,10 +142,15 @@ func TestDecide(t *testing.T) {
 func checkClaims(t *rapid.T, in Input, d Decision) {
 	var busy []netip.Prefix
 	for _, l := range in.Leases {
-		busy = append(busy, l.Subnet)
+		if l.Pod == "" {
+			busy = append(busy, l.Subnet)
+		}
 	}
 	busy = append(busy, in.Taken...)
 	for _, l := range d.Claim {
+		if gateway, there := in.Leases[cluster.LeaseName(gatewayOf(l.Subnet))]; there && gateway.Pod != "" {
+			t.Fatalf("claims %s, of which a pod has the gateway", l.Subnet)
+		}
 		if slices.ContainsFunc(busy, l.Subnet.Overlaps) {
 			t.Fatalf("claims %s, which is taken", l.Subnet)
 		}
@@ -153,10 +165,24 @@ func checkClaims(t *rapid.T, in Input, d Decision) {
 	}
 }
 
+func gatewayOf(block netip.Prefix) netip.Prefix {
+	return netip.PrefixFrom(block.Addr().Next(), block.Addr().BitLen())
+}
+
 func checkLeases(t *rapid.T, in Input, d Decision) {
 	for _, l := range slices.Concat(d.Serve, d.Update, d.Release) {
 		if in.Leases[l.Name()].Node != in.Name {
 			t.Fatalf("%s is not this node's", l.Name())
+		}
+	}
+	for _, l := range slices.Concat(d.Serve, d.Release, d.Claim) {
+		if l.Pod != "" || in.Leases[l.Name()].Pod != "" {
+			t.Fatalf("serves, gives back or claims %s, which is of a pod", l.Name())
+		}
+	}
+	for _, l := range d.Update {
+		if was := in.Leases[l.Name()]; l.Pod != was.Pod || l.Pod != "" && l.Pool != was.Pool {
+			t.Fatalf("makes %+v of %+v", l, was)
 		}
 	}
 	for _, l := range d.Serve {
@@ -173,7 +199,10 @@ func checkLeases(t *rapid.T, in Input, d Decision) {
 		}
 		last := !slices.ContainsFunc(d.Serve, func(s cluster.Lease) bool { return familyOf(s.Subnet) == familyOf(l.Subnet) })
 		p, inPool := poolOf(in.Pools, l.Subnet)
-		if last && inPool && len(in.Node.PodCIDRs) == 0 && size(l.Subnet, p.Reserved) > 0 && in.Rejected[l.Name()] == "" {
+		if slices.Contains(in.Demand, p.Name) && p.OnRequest && in.Rejected[l.Name()] == "" && len(in.Node.PodCIDRs) == 0 {
+			t.Fatalf("gives back %s, which is in demand", l.Name())
+		}
+		if last && inPool && !p.OnRequest && len(in.Node.PodCIDRs) == 0 && size(l.Subnet, p.Reserved) > 0 && in.Rejected[l.Name()] == "" {
 			t.Fatalf("gives back the last, %s", l.Name())
 		}
 	}
@@ -189,6 +218,7 @@ func TestPoolIsExhausted(t *testing.T) {
 		}
 		p := in.Pools[0]
 		in.Pools, in.Previous, in.Blocks, in.Node.PodCIDRs = in.Pools[:1], nil, nil, nil
+		in.Demand = []string{p.Name}
 		want := map[netip.Prefix]bool{}
 		for _, r := range p.Ranges {
 			g := newGrid(r)

@@ -23,11 +23,12 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // A scenario is a file of commands; what "decide" answers follows it, indented.
 //
-//	pool NAME CIDR/BLOCKBITS... [reserved=P,P] [select=KEY=VALUE]
+//	pool NAME CIDR/BLOCKBITS... [reserved=P,P] [select=KEY=VALUE] [onrequest=yes]
 //	node NAME [uid=U] [cidrs=P,P] [label=KEY=VALUE]  |  no node NAME
-//	lease PREFIX NODE [pool=NAME] [uid=U] [age=D]    |  no lease PREFIX
+//	lease PREFIX NODE [pool=NAME] [uid=U] [age=D] [pod=P]  |  no lease PREFIX
 //	block PREFIX [used=N] [cooling=N] [idle=D]       |  no block PREFIX
 //	previous|released|taken|addresses P...
+//	demand POOL...
 //	rejected PREFIX REASON...                        |  no rejected PREFIX
 //	reachable yes|no
 //	later DURATION
@@ -127,6 +128,7 @@ func reversed[T any](list []T) []T {
 }
 
 func twice(in Input) Input {
+	in.Demand = slices.Concat(in.Demand, in.Demand)
 	in.Blocks = slices.Concat(in.Blocks, in.Blocks)
 	in.Taken = slices.Concat(in.Taken, in.Taken)
 	in.Previous = slices.Concat(in.Previous, in.Previous)
@@ -181,6 +183,8 @@ func (s *scenario) do(f []string) error {
 		s.in.Released = prefixes(strings.Join(args, ","))
 	case "taken":
 		s.in.Taken = prefixes(strings.Join(args, ","))
+	case "demand":
+		s.in.Demand = args
 	case "addresses":
 		s.in.Addresses = nil
 		for _, a := range args {
@@ -202,7 +206,7 @@ func (s *scenario) do(f []string) error {
 }
 
 func (s *scenario) pool(args []string, opts map[string]string) {
-	p := cluster.Pool{Name: args[0], Reserved: prefixes(opts["reserved"])}
+	p := cluster.Pool{Name: args[0], Reserved: prefixes(opts["reserved"]), OnRequest: opts["onrequest"] != ""}
 	for _, a := range args[1:] {
 		i := strings.LastIndex(a, "/")
 		bits, _ := strconv.Atoi(a[i+1:])
@@ -219,7 +223,7 @@ func (s *scenario) pool(args []string, opts map[string]string) {
 }
 
 func (s *scenario) lease(args []string, opts map[string]string) {
-	l := cluster.Lease{Subnet: netip.MustParsePrefix(args[0]), Node: args[1], Pool: opts["pool"], UID: "given", NodeUID: opts["uid"]}
+	l := cluster.Lease{Subnet: netip.MustParsePrefix(args[0]), Node: args[1], Pool: opts["pool"], UID: "given", NodeUID: opts["uid"], Pod: opts["pod"]}
 	l.Created = s.in.Now - int64(duration(opts["age"]))
 	if l.Node == "me" {
 		l.Addresses, l.VTEP = s.in.Addresses, s.in.VTEP

@@ -24,6 +24,9 @@ type Input struct {
 	// is known.
 	Reachable bool
 
+	// Demand names pools that pods here ask for and that have too few free
+	// addresses in the blocks of this node.
+	Demand    []string
 	Blocks    []Block        // the blocks that the node gives addresses from, or whose addresses its pods have
 	Previous  []netip.Prefix // blocks that the node held before, most wanted first
 	Released  []netip.Prefix // blocks that anybody was seen to release, the longest released first

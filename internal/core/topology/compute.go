@@ -53,7 +53,7 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 			o.FDB[FDBKey{Dev: key.Dev, MAC: fp.mac}] = Wanted[FDB]{Value: FDB{Dst: e.addrs[v.over]}, Origin: nodeOrigin + e.node}
 			used[v.over] = true
 		}
-		if v.way == Local {
+		if fp.way == Local {
 			ownLeases = append(ownLeases, e)
 		}
 	}

@@ -20,6 +20,22 @@
 // this node's own leases that no pod has meets an unreachable route and comes
 // back as an ICMP error, instead of leaving by the default route.
 //
+// # Leases of pods
+//
+// A lease that names a pod is of one address, and leads past the block that the
+// address may be in, because the longer prefix wins:
+//
+//	10.42.5.0/24 via 10.42.5.1 dev weft-vxlan onlink     block of node2
+//	10.42.5.7    via 10.42.5.7 dev weft-vxlan onlink     pod on node3
+//	10.42.5.7 lladdr 9a:…:03 dev weft-vxlan PERMANENT
+//
+// Its next hop is the address itself, so that the leases of one node have
+// nothing in common but the FDB entry. The node of the pod needs nothing: the
+// pod's host route has that destination. (While there is no such pod there, and
+// the address is in another node's block, a packet to it goes to and fro between
+// the two nodes until its hop limit ends.) The node of the block keeps its
+// unreachable route, which is shorter.
+//
 // # Choice of the way, per lease
 //
 // Backend auto takes the native way where there is one, otherwise VXLAN.
@@ -38,21 +54,22 @@
 //
 // The device of the preferred family of the underlay is there from the start,
 // the other one while a peer needs it. Each has the gateways of this node's
-// leases as addresses. Without a configured MTU it is the underlay's, less the
+// blocks as addresses. Without a configured MTU it is the underlay's, less the
 // overhead, and never below 1280, where the kernel would take IPv6 off the
 // device.
 //
 // # Rejected leases
 //
 // A lease has no effect on any node if its node is not known (each node knows
-// itself), it is too small for a gateway, it contains its own node's address,
+// itself), it is too small for a gateway (of a pod: more than one address), it contains its own node's address,
 // its VTEP does not have its node's MAC, or it conflicts with a lease that
 // stands and is older (equal age: the lesser name wins). Leases without effect
 // stand in nobody's way.
 //
-// A lease claims its subnet and its node's addresses. Two leases conflict if
-// their subnets overlap, or if the subnet of one contains a node address of the
-// other: its route would send into a tunnel, on all nodes, what carries the
+// A lease claims its subnet and its node's addresses. Two leases of blocks
+// conflict if their subnets overlap, one of a block and one of a pod only if the
+// address is the block's gateway. Any two conflict if the subnet of one contains a
+// node address of the other: its route would send into a tunnel, on all nodes, what carries the
 // tunnels to that node. Several leases may have the same node address. As age
 // decides, neither a stray subnet nor a stray node address takes anything from
 // the leases that were there before.

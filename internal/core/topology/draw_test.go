@@ -33,6 +33,18 @@ var drawSubnet = rapid.Custom(func(t *rapid.T) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, third, 0}), bits).Masked()
 })
 
+// One address of a subnet, often its gateway or another's.
+var drawInside = rapid.Custom(func(t *rapid.T) func(netip.Prefix) netip.Prefix {
+	n := rapid.SampledFrom([]int{0, 1, 1, 2, 7, 65}).Draw(t, "address")
+	return func(subnet netip.Prefix) netip.Prefix {
+		a := subnet.Addr()
+		for range n {
+			a = a.Next()
+		}
+		return netip.PrefixFrom(a, a.BitLen())
+	}
+})
+
 var drawSubnet6 = drawSubnet.Filter(func(p netip.Prefix) bool { return p.Addr().Is6() })
 
 var drawUnderlay4 = rapid.Custom(func(t *rapid.T) netip.Addr {
@@ -76,6 +88,12 @@ var drawLease = rapid.Custom(func(t *rapid.T) cluster.Lease {
 		Created:   rapid.Int64Range(0, 3).Draw(t, "created"),
 		Version:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"),
 		Addresses: drawNodeAddresses.Draw(t, "node addresses"),
+	}
+	if rapid.IntRange(0, 3).Draw(t, "of a pod") == 0 {
+		l.Pod = rapid.SampledFrom([]string{"prod/db-0", "prod/db-1"}).Draw(t, "pod")
+		if rapid.IntRange(0, 9).Draw(t, "too large") > 0 {
+			l.Subnet = drawInside.Draw(t, "of it")(l.Subnet)
+		}
 	}
 	l.VTEP = cluster.VTEP{MAC: cluster.VTEPMAC(l.Node), VNI: 1, Port: 8472}
 	switch rapid.IntRange(0, 11).Draw(t, "vtep") {

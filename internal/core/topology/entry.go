@@ -28,6 +28,7 @@ type entry struct {
 	addrs   [len(families)]netip.Addr // of the node; zero: none in that family
 	vtep    cluster.VTEP
 	mac     attach.MAC // of the node's VTEP, as it must be
+	ofPod   bool       // the subnet is one address, which a pod has to itself
 }
 
 // newEntry keeps no string of l, which may be part of a whole manifest.
@@ -36,6 +37,7 @@ func newEntry(name string, l cluster.Lease) entry {
 	return entry{
 		origin: origin, name: origin[len(leaseOrigin):][:len(name)], node: origin[len(origin)-len(l.Node):],
 		subnet: l.Subnet, created: l.Created, addrs: addrsOf(l), vtep: l.VTEP, mac: cluster.VTEPMAC(l.Node),
+		ofPod: l.Pod != "",
 	}
 }
 
@@ -48,12 +50,19 @@ func addrsOf(l cluster.Lease) (addrs [len(families)]netip.Addr) {
 
 // says reports whether the entry is what l says.
 func (e *entry) says(l cluster.Lease) bool {
-	return e.node == l.Node && e.created == l.Created && e.vtep == l.VTEP && e.addrs == addrsOf(l)
+	return e.node == l.Node && e.created == l.Created && e.vtep == l.VTEP && e.addrs == addrsOf(l) &&
+		e.ofPod == (l.Pod != "")
 }
 
-// gateway is the address after the network address, as in package ipam: of the
-// host to its pods, and of the lease to other nodes.
-func (e *entry) gateway() netip.Addr { return e.subnet.Addr().Next() }
+// gateway is the lease's next hop for other nodes: of a block the address after
+// the network address, as in package ipam, where it is the host's for its pods;
+// of a pod's lease the address itself, which no other lease has.
+func (e *entry) gateway() netip.Addr {
+	if e.ofPod {
+		return e.subnet.Addr()
+	}
+	return e.subnet.Addr().Next()
+}
 
 // older orders entries by age: the first holds what both want.
 func older(a, b *entry) int {
@@ -66,7 +75,10 @@ func (e *entry) flaw(known bool) string {
 	if !known {
 		return fmt.Sprintf("Node %s is not known", e.node)
 	}
-	if longest := e.subnet.Addr().BitLen() - 2; e.subnet.Bits() > longest {
+	if e.ofPod && !e.subnet.IsSingleIP() {
+		return fmt.Sprintf("%s is more than the one address that a pod's lease is of", e.subnet)
+	}
+	if longest := e.subnet.Addr().BitLen() - 2; !e.ofPod && e.subnet.Bits() > longest {
 		return fmt.Sprintf("%s has no room for a gateway and pods; want /%d or larger", e.subnet, longest)
 	}
 	if a := e.contained(e); a.IsValid() {
@@ -81,8 +93,12 @@ func (e *entry) flaw(known bool) string {
 // conflict says how the claims of two leases collide, in words about e that end
 // with the other's name; "" if they do not.
 func (e *entry) conflict(other *entry) string {
-	if e.subnet.Overlaps(other.subnet) {
+	switch {
+	case !e.subnet.Overlaps(other.subnet):
+	case e.ofPod == other.ofPod:
 		return "overlaps " + other.origin
+	case e.gateway() == other.gateway():
+		return fmt.Sprintf("has the gateway %s in common with %s", e.gateway(), other.origin)
 	}
 	if a := e.contained(other); a.IsValid() {
 		return fmt.Sprintf("contains node address %s of %s", a, other.origin)

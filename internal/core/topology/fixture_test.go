@@ -24,6 +24,7 @@ import (
 //	node node2 node3
 //	forget node2
 //	lease 10.42.5.0/24 node2 at=198.18.1.12,fd00:1::12 created=5 vtep=none
+//	lease 10.42.5.7/32 node3 at=198.18.1.13 created=6 pod=prod/db-0
 //	drop 10.42.5.0/24
 //
 // A VTEP is by default what this node needs; vtep=7:4789 is another VNI and
@@ -106,6 +107,8 @@ func parseLease(t rapid.TB, args []string) cluster.Lease {
 		switch key {
 		case "created":
 			l.Created = int64(number(t, value))
+		case "pod":
+			l.Pod = value
 		case "at":
 			for a := range strings.SplitSeq(value, ",") {
 				l.Addresses = append(l.Addresses, netip.MustParseAddr(a))

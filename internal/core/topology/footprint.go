@@ -5,7 +5,8 @@ package topology
 import "weft.dev/weft/internal/core/attach"
 
 // footprint is the objects that follow from one lease alone: a route, and a
-// neighbour entry where the way is VXLAN. The zero value is none.
+// neighbour entry where the way is VXLAN. The zero value is none; this node's
+// own leases of pods have none: the pod's host route has that destination.
 type footprint struct {
 	way    Way // "": no object
 	route  Route
@@ -16,7 +17,9 @@ type footprint struct {
 func (p *place) footprint(e *entry, v verdict) footprint {
 	switch v.way {
 	case Local:
-		return footprint{way: Local, origin: e.origin}
+		if !e.ofPod {
+			return footprint{way: Local, origin: e.origin}
+		}
 	case ByRoute:
 		return footprint{way: ByRoute, route: Route{Gateway: e.addrs[v.over], Dev: p.in[v.over].Dev}, origin: e.origin}
 	case ByVXLAN:

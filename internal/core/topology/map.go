@@ -58,7 +58,7 @@ func (m *Map) SetSelf(s Self) {
 	m.place = newPlace(s)
 	m.ownStale = true
 	m.contest() // this node's own name is known
-	for _, t := range m.roster.bySubnet {
+	for t := range m.roster.all {
 		m.mark(t)
 	}
 }
@@ -107,8 +107,8 @@ func (m *Map) DeleteLease(name string) {
 // Reach returns how each lease is reached, by name.
 func (m *Map) Reach() []Reach {
 	m.contend()
-	reach := make([]Reach, 0, len(m.roster.bySubnet))
-	for _, t := range m.roster.bySubnet {
+	reach := make([]Reach, 0, m.roster.len())
+	for t := range m.roster.all {
 		reach = append(reach, m.place.reach(&t.entry, m.judge(t)))
 	}
 	slices.SortFunc(reach, func(a, b Reach) int { return strings.Compare(a.Lease, b.Lease) })
@@ -168,7 +168,7 @@ func (m *Map) contend() {
 		return
 	}
 	m.contested, m.disputed = false, false
-	byAge := slices.SortedFunc(slices.Values(m.roster.bySubnet), func(a, b *tracked) int { return older(&a.entry, &b.entry) })
+	byAge := slices.SortedFunc(m.roster.all, func(a, b *tracked) int { return older(&a.entry, &b.entry) })
 	var standing roster
 	for _, t := range byAge {
 		var rival *entry

@@ -68,7 +68,7 @@ func (p *place) devices(used [len(families)]bool) [len(families)]bool {
 }
 
 // own returns the VXLAN devices, and on each of them the gateways of this
-// node's leases: sources for what the host itself sends to a pod elsewhere,
+// node's blocks: sources for what the host itself sends to a pod elsewhere,
 // which peers route back through the tunnel.
 func (p *place) own(devs [len(families)]bool, leases []*entry) (map[LinkKey]Wanted[Link], map[AddressKey]Wanted[Address]) {
 	links := map[LinkKey]Wanted[Link]{}

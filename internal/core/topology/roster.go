@@ -10,16 +10,18 @@ import (
 // roster is leases in the orders in which those that conflict are found by
 // binary search.
 type roster struct {
+	// blocks and pods are the leases of blocks, and those of pods, by subnet.
 	// Prefixes either nest or are disjoint, so what overlaps lies together: a
 	// lease that contains others comes right before them.
-	bySubnet []*tracked
+	blocks, pods []*tracked
 	// byAddr has the leases with a node address, by it and then by subnet.
 	byAddr [len(families)][]*tracked
 }
 
 func (r *roster) insert(t *tracked) {
-	i, _ := r.search(t.subnet)
-	r.bySubnet = slices.Insert(r.bySubnet, i, t)
+	list := r.kind(t.ofPod)
+	i, _ := search(*list, t.subnet)
+	*list = slices.Insert(*list, i, t)
 	for _, f := range families {
 		if t.addrs[f].IsValid() {
 			i, _ := r.searchAddr(f, t.addrs[f], t.subnet)
@@ -28,10 +30,32 @@ func (r *roster) insert(t *tracked) {
 	}
 }
 
+// kind returns the leases of pods, or those of blocks.
+func (r *roster) kind(ofPod bool) *[]*tracked {
+	if ofPod {
+		return &r.pods
+	}
+	return &r.blocks
+}
+
+// all tells all leases, in no order.
+func (r *roster) all(yield func(*tracked) bool) {
+	for _, list := range [][]*tracked{r.blocks, r.pods} {
+		for _, t := range list {
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+func (r *roster) len() int { return len(r.blocks) + len(r.pods) }
+
 // remove undoes insert.
 func (r *roster) remove(t *tracked) {
-	i, _ := r.search(t.subnet)
-	r.bySubnet = slices.Delete(r.bySubnet, i, i+1)
+	list := r.kind(t.ofPod)
+	i, _ := search(*list, t.subnet)
+	*list = slices.Delete(*list, i, i+1)
 	for _, f := range families {
 		if t.addrs[f].IsValid() {
 			i, _ := r.searchAddr(f, t.addrs[f], t.subnet)
@@ -48,10 +72,16 @@ func (r *roster) rival(e *entry) (first *tracked) {
 			first = t
 		}
 	}
-	consider(r.overlapping(e.subnet))
+	consider(overlapping(*r.kind(e.ofPod), e.subnet))
+	gateway := netip.PrefixFrom(e.gateway(), e.gateway().BitLen())
+	if t := overlapping(*r.kind(!e.ofPod), gateway); t != nil && t.gateway() == e.gateway() && t.subnet.Overlaps(e.subnet) {
+		consider(t)
+	}
 	for _, a := range e.addrs {
 		if a.IsValid() {
-			consider(r.overlapping(netip.PrefixFrom(a, a.BitLen())))
+			host := netip.PrefixFrom(a, a.BitLen())
+			consider(overlapping(r.blocks, host))
+			consider(overlapping(r.pods, host))
 		}
 	}
 	f := familyOf(e.subnet.Addr())
@@ -65,21 +95,21 @@ func (r *roster) rival(e *entry) (first *tracked) {
 	return first
 }
 
-// overlapping returns, of the leases of a roster in which none overlap, the
-// first whose subnet overlaps the prefix.
-func (r *roster) overlapping(p netip.Prefix) *tracked {
-	i, _ := r.search(p)
+// overlapping returns, of leases in order of which none overlap, the first
+// whose subnet overlaps the prefix.
+func overlapping(list []*tracked, p netip.Prefix) *tracked {
+	i, _ := search(list, p)
 	switch {
-	case i > 0 && r.bySubnet[i-1].subnet.Overlaps(p):
-		return r.bySubnet[i-1]
-	case i < len(r.bySubnet) && r.bySubnet[i].subnet.Overlaps(p):
-		return r.bySubnet[i]
+	case i > 0 && list[i-1].subnet.Overlaps(p):
+		return list[i-1]
+	case i < len(list) && list[i].subnet.Overlaps(p):
+		return list[i]
 	}
 	return nil
 }
 
-func (r *roster) search(subnet netip.Prefix) (int, bool) {
-	return slices.BinarySearchFunc(r.bySubnet, subnet, func(t *tracked, p netip.Prefix) int { return t.subnet.Compare(p) })
+func search(list []*tracked, subnet netip.Prefix) (int, bool) {
+	return slices.BinarySearchFunc(list, subnet, func(t *tracked, p netip.Prefix) int { return t.subnet.Compare(p) })
 }
 
 func (r *roster) searchAddr(f family, a netip.Addr, subnet netip.Prefix) (int, bool) {

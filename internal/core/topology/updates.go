@@ -27,8 +27,8 @@ func (m *Map) Updates() Updates {
 	sortByKey(u.Neighbours)
 	sortByKey(u.FDB)
 	sortByKey(u.Routes)
-	// Leases of one network address and different lengths have one gateway. Only
-	// one of them stands; where it is another than before, there are two updates.
+	// Leases of one network address and different lengths have one gateway, and
+	// a pod may have a lease of it. Only one of them stands; where it is another than before, there are two updates.
 	u.Neighbours = slices.CompactFunc(u.Neighbours, func(a, b Update[NeighbourKey, Neighbour]) bool { return a.Key == b.Key })
 	return u
 }

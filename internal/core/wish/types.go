@@ -31,6 +31,7 @@ type Wish struct {
 // View is what the node knows when it decides. It is read, never changed.
 type View struct {
 	Node   string
+	Labels map[string]string // of the Node
 	Pod    cluster.Pod
 	Pools  []cluster.Pool           // accepted ones
 	Served []cluster.Lease          // this node's blocks
@@ -40,10 +41,12 @@ type View struct {
 
 // Answer is what to do.
 type Answer struct {
-	// Blocks are this node's blocks that the pod may get addresses from.
+	// Blocks are this node's blocks that the pod may get addresses from, in the
+	// order of Served: of a family in which it must get an address, the one block
+	// that the address is in, or none if the address has a lease of its own.
 	Blocks []cluster.Lease
-	// Addresses are those that it must get; of a family without one, any of
-	// Blocks that is free.
+	// Addresses are those that it must get, IPv4 first; of a family without one,
+	// any of Blocks that is free.
 	Addresses []netip.Addr
 	// Lease are leases of single addresses to create, and TakeOver those that
 	// exist for this pod on another node and are to be replaced, before the pod
@@ -58,6 +61,20 @@ type Answer struct {
 	// is free there is not enough; "": none. Then there is nothing else.
 	Demand string
 }
+
+// Reasons of a RefusedError.
+const (
+	InvalidAnnotation       = "InvalidAnnotation"       // one of weft.dev/ that says nothing sensible
+	UnknownPool             = "UnknownPool"             // there is no such pool in use
+	PoolNotForNode          = "PoolNotForNode"          // the node may not have addresses of the pool
+	AddressOutsidePools     = "AddressOutsidePools"     // or outside of the one that is asked for
+	AddressUnusable         = "AddressUnusable"         // a block's network, gateway or broadcast address
+	AddressInUse            = "AddressInUse"            // another pod has it, or keeps it
+	AddressOnOtherNode      = "AddressOnOtherNode"      // it is in another node's block
+	AddressNotReserved      = "AddressNotReserved"      // it is in no block that this node gives addresses from
+	ClaimDiffers            = "ClaimDiffers"            // from the address that is asked for
+	StickyWithoutController = "StickyWithoutController" // nothing would outlive the pod
+)
 
 // RefusedError says why a wish cannot be followed. Reason is a word in
 // CamelCase, as Kubernetes events have it.

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weft.dev/weft/internal/core/cluster"
+	"weft.dev/weft/internal/core/topology"
+	"weft.dev/weft/internal/fabric"
+	"weft.dev/weft/internal/kernel"
+	"weft.dev/weft/internal/kernel/nstest"
+	"weft.dev/weft/internal/registry"
+)
+
+// host is a node with the real kernel's drivers.
+type host struct {
+	*testing.T
+	ns    *nstest.NS
+	store *registry.Store
+	*fabric.Fabric
+	now time.Time
+}
+
+func newHost(t *testing.T) *host {
+	nstest.Need(t, "vxlan", "ipv6")
+	h := &host{T: t, ns: nstest.New(t), store: registry.NewStore(), now: time.Unix(1_000_000, 0)}
+	var k *kernel.Handle
+	h.ns.Do(func() {
+		for _, name := range []string{"uplink0", "pod0"} {
+			h.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "p"}))
+			h.must(netlink.LinkSetUp(h.link(name)))
+			h.must(netlink.LinkSetUp(h.link(name + "p")))
+		}
+		for _, a := range []string{"198.18.1.11/24", "fd00:1::11/64"} {
+			addr, err := netlink.ParseAddr(a)
+			h.must(err)
+			h.must(netlink.AddrAdd(h.link("uplink0"), addr))
+		}
+		var err error
+		k, err = kernel.Open()
+		h.must(err)
+	})
+	t.Cleanup(k.Close)
+	h.Fabric = fabric.New(h.store, fabric.Drivers{
+		Sysctls: k.Sysctls(), Links: k.VXLANLinks("/run/weft"), Addresses: k.FabricAddresses(), Neighbours: k.FabricNeighbours(),
+		FDB: k.FDB(), Routes: k.FabricRoutes(), NAT: k.NAT(),
+	})
+	h.SetSelf(topology.Self{Node: "node1", Backend: topology.Auto, VNI: 7, Port: 8472, Underlay: []topology.Underlay{
+		{Addr: netip.MustParsePrefix("198.18.1.11/24"), Dev: "uplink0", MTU: 1500},
+		{Addr: netip.MustParsePrefix("fd00:1::11/64"), Dev: "uplink0", MTU: 1500},
+	}})
+	h.SetNode(fabric.Node{})
+	for _, name := range []string{"node1", "node2", "node3"} {
+		h.store.Apply(registry.Change{Key: registry.Key{Kind: registry.Node, Name: name}, Object: cluster.Node{Name: name}})
+	}
+	h.store.Synced(h.now)
+	return h
+}
+
+func (h *host) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *host) link(name string) netlink.Link {
+	l, err := netlink.LinkByName(name)
+	h.must(err)
+	return l
+}
+
+// underlays of the nodes: node2 is on node1's segment, node3 is not.
+var underlays = map[string][]netip.Addr{
+	"node1": {netip.MustParseAddr("198.18.1.11"), netip.MustParseAddr("fd00:1::11")},
+	"node2": {netip.MustParseAddr("198.18.1.12"), netip.MustParseAddr("fd00:1::12")},
+	"node3": {netip.MustParseAddr("198.18.2.13"), netip.MustParseAddr("fd00:2::13")},
+}
+
+// lease has a node hold a subnet; for a pod, if it is one address.
+func (h *host) lease(subnet, node string) {
+	l := cluster.Lease{
+		Subnet: netip.MustParsePrefix(subnet), UID: subnet, Node: node, Addresses: underlays[node],
+		VTEP: cluster.VTEP{MAC: cluster.VTEPMAC(node), VNI: 7, Port: 8472},
+	}
+	if l.Subnet.IsSingleIP() {
+		l.Pod, l.Created = "prod/db-0", 1
+	}
+	h.store.Apply(registry.Change{Key: registry.Key{Kind: registry.SubnetLease, Name: l.Name()}, Object: l})
+}
+
+// settle makes passes until nothing fails any more.
+func (h *host) settle() {
+	h.Helper()
+	for range 20 {
+		h.now = h.now.Add(10 * time.Second)
+		h.Step(h.now)
+	}
+	for _, s := range h.Status() {
+		if s.Pending > 0 || len(s.Failing) > 0 {
+			h.Errorf("%+v", s)
+		}
+	}
+}
+
+// expect asks the kernel where packets to an address go: "vxlan", "uplink0", the
+// name of a device, or "nowhere".
+func (h *host) expect(addr, way string) {
+	h.Helper()
+	h.ns.Do(func() {
+		routes, err := netlink.RouteGet(netip.MustParseAddr(addr).AsSlice())
+		got := "nowhere"
+		if err == nil {
+			l, err := netlink.LinkByIndex(routes[0].LinkIndex)
+			h.must(err)
+			got = l.Attrs().Name
+		}
+		if got != way {
+			h.Errorf("packets to %s go %s (%v, %v), want %s", addr, got, routes, err, way)
+		}
+	})
+}
+
+// podHere makes the host route that an attachment has, or takes it away.
+func (h *host) podHere(addr string, here bool) {
+	h.Helper()
+	h.ns.Do(func() {
+		a := netip.MustParseAddr(addr)
+		dst := netlink.NewIPNet(a.AsSlice())
+		r := &netlink.Route{LinkIndex: h.link("pod0").Attrs().Index, Dst: dst, Protocol: kernel.RouteProtocol, Scope: netlink.SCOPE_LINK}
+		if here {
+			h.must(netlink.RouteAdd(r))
+		} else {
+			h.must(netlink.RouteDel(r))
+		}
+	})
+}
+
+// A pod takes its address from node to node, this one included: the kernel
+// takes every route that follows, in both families, and they lead there.
+func TestAddressesOfPodsInTheKernel(t *testing.T) {
+	for _, family := range []struct{ block, addr, other string }{
+		{"10.42.%d.0/24", "10.42.%d.7", "10.42.%d.8"},
+		{"fd00:42:0:%d::/64", "fd00:42:0:%d::7", "fd00:42:0:%d::8"},
+	} {
+		t.Run(family.addr, func(t *testing.T) {
+			h := newHost(t)
+			for i := 1; i <= 3; i++ {
+				h.lease(fmt.Sprintf(family.block, i), fmt.Sprintf("node%d", i))
+			}
+			h.settle()
+			home := []string{1: "nowhere", 2: "uplink0", 3: topology.VXLANDevice4}
+			for block := 1; block <= 3; block++ {
+				a, other := fmt.Sprintf(family.addr, block), fmt.Sprintf(family.other, block)
+				host := netip.MustParseAddr(a)
+				subnet := netip.PrefixFrom(host, host.BitLen()).String()
+				h.expect(a, home[block])
+				for _, holder := range []int{3, 2, 1, 2, 3, 1, 3} {
+					h.lease(subnet, fmt.Sprintf("node%d", holder))
+					h.settle()
+					if holder != 1 {
+						h.expect(a, home[holder])
+					} else {
+						h.podHere(a, true) // which nothing of the fabric's is in the way of
+						h.settle()
+						h.expect(a, "pod0")
+						h.podHere(a, false)
+					}
+					h.expect(other, home[block])
+				}
+				h.store.Apply(registry.Change{Key: registry.Key{
+					Kind: registry.SubnetLease, Name: cluster.LeaseName(netip.MustParsePrefix(subnet)),
+				}})
+				h.settle()
+				h.expect(a, home[block])
+			}
+		})
+	}
+}
