@@ -12,19 +12,37 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(WEFT_CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 CONTROLLER_GEN_VERSION := v0.23.0
 CONTROLLER_GEN := $(WEFT_CACHE)/controller-gen-$(CONTROLLER_GEN_VERSION)/controller-gen
+CRDS := crd paths=./api/v1alpha1
 DEEPCOPY := object:headerFile=hack/license.go.txt paths=./api/v1alpha1
+
+# A cluster for tests: make cluster NODES=3 FAMILY=dual PROXY=iptables
+CLUSTER_DIR ?= /tmp/weft-cluster
+COMPONENTS := etcd kubernetes containerd runc coredns helm
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath
 LDFLAGS := -s -w
 
-# What demonstration and tests need from Debian, by the command that proves it.
-DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping iperf3:iperf3
+# What demonstration and tests need from Debian, by the command or file that proves it.
+DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping iperf3:iperf3 conntrack:conntrack \
+	/usr/include/seccomp.h:libseccomp-dev busybox:busybox-static
 
 ##@ Use
 
 .PHONY: demo
 demo: debian binaries ## Show the main job: three nodes and their pods, from nothing to nothing
 	demo/demo.sh
+
+.PHONY: cluster
+cluster: debian image components refplugins ## Start a real cluster on this machine, with Weft: NODES=2 FAMILY=dual PROXY=nftables
+	go run ./test/cluster/cmd/cluster up --dir $(CLUSTER_DIR) --nodes $(or $(NODES),2) --family $(or $(FAMILY),dual) --proxy $(or $(PROXY),nftables) --weft
+
+.PHONY: cluster-down
+cluster-down: ## Stop it, and leave nothing
+	go run ./test/cluster/cmd/cluster down --dir $(CLUSTER_DIR)
+
+.PHONY: image
+image: build ## Make the container image bin/weft-image.tar, for amd64 and arm64
+	go run ./hack/image -version $(VERSION) -o bin/weft-image.tar
 
 .PHONY: build
 build: binaries ## Build static binaries: bin/ for this machine, bin/amd64 and bin/arm64
@@ -58,14 +76,27 @@ lint: $(GOLANGCI) ## Formatting, vet and linters
 	$(GOLANGCI) run ./...
 
 .PHONY: generate-check
-generate-check: $(CONTROLLER_GEN) ## Fail if generated code is not what generate would write
+generate-check: $(CONTROLLER_GEN) ## Fail if something generated is not what generate would write
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	$(CONTROLLER_GEN) $(DEEPCOPY) output:dir="$$dir"; \
-	diff -u api/v1alpha1/zz_generated.deepcopy.go "$$dir"/zz_generated.deepcopy.go || { echo "run: make generate"; exit 1; }
+	diff -u api/v1alpha1/zz_generated.deepcopy.go "$$dir"/zz_generated.deepcopy.go || { echo "run: make generate"; exit 1; }; \
+	$(CONTROLLER_GEN) $(CRDS) output:crd:dir="$$dir/crds"; \
+	diff -u deploy/chart/crds "$$dir/crds" || { echo "run: make generate"; exit 1; }
+	@test/components/build.sh helm >/dev/null
+	@for what in install uninstall; do file=deploy/weft.yaml; [ $$what = install ] || file=deploy/weft-uninstall.yaml; \
+	  diff -u $$file <(deploy/render.sh $$what) || { echo "run: make generate"; exit 1; }; done
 
 .PHONY: bench
 bench: debian binaries refplugins ## Measure against the reference plugins; REPORT=1 writes docs/benchmarks.md
 	go run ./test/bench $(if $(REPORT),-report docs/benchmarks.md)
+
+.PHONY: e2e
+e2e: debian image components refplugins ## The tests on a real cluster
+	go test -count=1 -timeout 30m -v ./test/e2e
+
+.PHONY: bench-cluster
+bench-cluster: debian image components refplugins ## Measure on a real cluster; REPORT=1 writes docs/benchmarks-cluster.md
+	go run ./test/bench-cluster $(if $(REPORT),-report docs/benchmarks-cluster.md)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME (default 20s) each
@@ -75,7 +106,7 @@ fuzz: ## Fuzz every parser for FUZZTIME (default 20s) each
 
 .PHONY: debian
 debian: ## Install the Debian packages that are missing
-	@missing=(); for p in $(DEBIAN); do command -v "$${p%%:*}" >/dev/null || missing+=("$${p##*:}"); done; \
+	@missing=(); for p in $(DEBIAN); do command -v "$${p%%:*}" >/dev/null || [ -e "$${p%%:*}" ] || missing+=("$${p##*:}"); done; \
 	if [ $${#missing[@]} -gt 0 ]; then \
 	  echo "installing Debian packages: $${missing[*]}"; \
 	  [ "$$(id -u)" = 0 ] || { echo "be root, or: apt-get install $${missing[*]}"; exit 1; }; \
@@ -85,6 +116,10 @@ debian: ## Install the Debian packages that are missing
 .PHONY: refplugins
 refplugins: ## Build the reference CNI plugins once, into the cache
 	test/refplugins/build.sh >/dev/null
+
+.PHONY: components
+components: ## Build the parts of a cluster once, into the cache (some 12 minutes the first time)
+	test/components/build.sh $(COMPONENTS) >/dev/null
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) (once, some minutes)"
@@ -97,8 +132,11 @@ $(CONTROLLER_GEN):
 	GOBIN=$(@D) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write the generated code: deep copies of the API's kinds
+generate: $(CONTROLLER_GEN) ## Write what is generated: deep copies of the API's kinds, CRDs, manifests
 	$(CONTROLLER_GEN) $(DEEPCOPY)
+	$(CONTROLLER_GEN) $(CRDS) output:crd:dir=deploy/chart/crds
+	deploy/render.sh install > deploy/weft.yaml
+	deploy/render.sh uninstall > deploy/weft-uninstall.yaml
 
 .PHONY: clean
 clean: ## Remove what was built here

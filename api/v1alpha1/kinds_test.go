@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 )
 
 func TestSchemeKnowsTheKinds(t *testing.T) {
@@ -20,6 +22,7 @@ func TestSchemeKnowsTheKinds(t *testing.T) {
 	for kind, want := range map[string]runtime.Object{
 		IPPoolKind: &IPPool{}, IPPoolKind + "List": &IPPoolList{},
 		SubnetLeaseKind: &SubnetLease{}, SubnetLeaseKind + "List": &SubnetLeaseList{},
+		AddressClaimKind: &AddressClaim{}, AddressClaimKind + "List": &AddressClaimList{},
 	} {
 		got, err := scheme.New(GroupVersion.WithKind(kind))
 		if err != nil || reflect.TypeOf(got) != reflect.TypeOf(want) {
@@ -37,27 +40,45 @@ func TestDocumentedExamplesAreGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(examples) != 2 {
-		t.Fatalf("docs/api.md has %d examples, want one of each kind", len(examples))
+	seen := map[string]bool{}
+	for _, example := range examples {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(example[1]), &kind); err != nil {
+			t.Fatal(err)
+		}
+		var errs field.ErrorList
+		switch kind.Kind {
+		case IPPoolKind:
+			errs = parsePool(t, example[1]).Validate()
+		case SubnetLeaseKind:
+			errs = parseLease(t, example[1]).Validate()
+		case AddressClaimKind:
+			errs = parseClaim(t, example[1]).Validate()
+		default:
+			t.Errorf("there is an example of kind %q", kind.Kind)
+		}
+		if len(errs) > 0 || kind.APIVersion != APIVersion {
+			t.Errorf("%s %s: %v", kind.APIVersion, kind.Kind, errs.ToAggregate())
+		}
+		seen[kind.Kind] = true
 	}
-	if errs := parsePool(t, examples[0][1]).Validate(); len(errs) > 0 {
-		t.Error(errs.ToAggregate())
-	}
-	if errs := parseLease(t, examples[1][1]).Validate(); len(errs) > 0 {
-		t.Error(errs.ToAggregate())
+	if len(seen) != 3 {
+		t.Errorf("docs/api.md has examples of %v, want one of each kind", seen)
 	}
 }
 
 func TestDeepCopySharesNoMemory(t *testing.T) {
-	pool, lease := parsePool(t, goodPool), parseLease(t, goodLease)
-	pool.Labels, lease.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+	pool, lease, claim := parsePool(t, goodPool), parseLease(t, goodLease), parseClaim(t, goodClaim)
+	pool.Labels, lease.Annotations, claim.Labels = map[string]string{"a": "b"}, map[string]string{"a": "b"}, map[string]string{"a": "b"}
+	claim.Annotations, claim.Finalizers, claim.DeletionTimestamp = map[string]string{"a": "b"}, []string{"x"}, &metav1.Time{}
 	pool.Spec.NodeSelector.MatchExpressions[0].Values = []string{"x"}
 	remaining := int64(1)
 	list := metav1.ListMeta{ResourceVersion: "7", RemainingItemCount: &remaining}
 	for _, object := range []runtime.Object{
-		pool, lease,
+		pool, lease, claim,
 		&IPPoolList{ListMeta: list, Items: []IPPool{*pool}},
 		&SubnetLeaseList{ListMeta: list, Items: []SubnetLease{*lease}},
+		&AddressClaimList{ListMeta: list, Items: []AddressClaim{*claim}},
 	} {
 		dup := object.DeepCopyObject()
 		if !reflect.DeepEqual(object, dup) {

@@ -39,6 +39,8 @@ func TestGoodLeases(t *testing.T) {
 		"IPv6":                 "metadata: {name: fd00-42-0-3-0-0-0-0-64}\nspec: {subnet: 'FD00:42:0:3::/64', nodeName: a.b}",
 		"IPv6 address first":   strings.Replace(goodLease, `192.0.2.13, "2001:db8::13"`, `"2001:db8::13", 192.0.2.13`, 1),
 		"MAC in upper case":    strings.Replace(goodLease, "02:57:01:02:03:04", "02:AB:01:02:03:04", 1),
+		"a pod's":              strings.NewReplacer("10-42-3-0-24", "10-42-3-7-32", "10.42.3.0/24", "10.42.3.7/32\n  pod: shop/web-0.a").Replace(goodLease),
+		"a pod's, IPv6":        "metadata: {name: fd00-42-0-0-0-0-0-7-128}\nspec: {subnet: 'fd00:42::7/128', nodeName: a, pod: shop/web-0}",
 		"owner of other kinds": strings.Replace(goodLease, "kind: Node, name: node-3", "kind: ConfigMap, name: x", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +63,11 @@ func TestLeaseMistakes(t *testing.T) {
 		"loopback subnet":        {"10.42.3.0/24", "127.0.0.0/24", "spec.subnet", "loopback"},
 		"multicast subnet":       {"10.42.3.0/24", "224.0.0.0/24", "spec.subnet", "multicast"},
 		"link-local subnet":      {"10.42.3.0/24", "'fe80::/64'", "spec.subnet", "link-local"},
+		"block for a pod":        {"pool: default", "pool: default\n  pod: shop/web-0", "spec.subnet", "want a /32"},
+		"pod without namespace":  {"pool: default", "pool: default\n  pod: web-0", "spec.pod", "want namespace and name"},
+		"pod without name":       {"pool: default", "pool: default\n  pod: shop/", "spec.pod", "want namespace and name"},
+		"pod with too many":      {"pool: default", "pool: default\n  pod: a/b/c", "spec.pod", "want namespace and name"},
+		"bad namespace of pod":   {"pool: default", "pool: default\n  pod: a.b/c", "spec.pod", "want namespace and name"},
 		"bad pool":               {"pool: default", "pool: a_b", "spec.pool", "RFC 1123"},
 		"no node":                {"nodeName: node-3", "nodeName: ''", "spec.nodeName", "Required"},
 		"bad node":               {"nodeName: node-3", "nodeName: \"a\\nb\"", "spec.nodeName", "RFC 1123"},
@@ -93,6 +100,11 @@ func TestLeaseMistakes(t *testing.T) {
 			wantOne(t, parseLease(t, text).Validate(), c.field, c.want)
 		})
 	}
+}
+
+func TestLeaseOfOneAddressIsAPods(t *testing.T) {
+	l := parseLease(t, "metadata: {name: 10-42-3-7-32}\nspec: {subnet: 10.42.3.7/32, nodeName: a}")
+	wantOne(t, l.Validate(), "spec.pod", "says whose it is")
 }
 
 func TestAllMistakesOfALeaseAreListed(t *testing.T) {

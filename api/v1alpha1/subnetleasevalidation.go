@@ -3,9 +3,12 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"weft.dev/weft/internal/core/cluster"
@@ -22,6 +25,9 @@ func (l *SubnetLease) Validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), l.Name,
 			"a lease is named after its subnet; the name for "+subnet.String()+" is "+want))
 	}
+	if wrong == nil {
+		errs = append(errs, l.validatePod(spec, subnet)...)
+	}
 	if l.Spec.Pool != "" {
 		errs = append(errs, validateName(spec.Child("pool"), l.Spec.Pool)...)
 	}
@@ -32,6 +38,26 @@ func (l *SubnetLease) Validate() field.ErrorList {
 		errs = append(errs, l.Spec.VXLAN.validate(spec.Child("vxlan"))...)
 	}
 	return errs
+}
+
+// validatePod: a lease of one address is one pod's, and no other lease is.
+func (l *SubnetLease) validatePod(spec *field.Path, subnet netip.Prefix) field.ErrorList {
+	path, one := spec.Child("pod"), subnet.IsSingleIP()
+	switch {
+	case l.Spec.Pod == "" && one:
+		return field.ErrorList{field.Required(path, "a lease of a single address says whose it is: \"namespace/name\" of the pod")}
+	case l.Spec.Pod == "":
+		return nil
+	}
+	namespace, name, found := strings.Cut(l.Spec.Pod, "/")
+	if !found || validation.IsDNS1123Label(namespace) != nil || validation.IsDNS1123Subdomain(name) != nil {
+		return field.ErrorList{field.Invalid(path, l.Spec.Pod, "want namespace and name of a pod, such as \"shop/web-0\"")}
+	}
+	if !one {
+		return field.ErrorList{field.Invalid(spec.Child("subnet"), l.Spec.Subnet,
+			fmt.Sprintf("the lease of a pod is of a single address; want a /%d", subnet.Addr().BitLen()))}
+	}
+	return nil
 }
 
 // validateOwner: a lease that another Node owns would go when that one goes.

@@ -14,7 +14,11 @@ import (
 var version = "dev"
 
 func main() {
-	if err := cli.New(version).Execute(); err != nil {
+	root := cli.New(version)
+	if cli.IsKubectlPlugin(os.Args[0]) {
+		root = cli.NewKubectlPlugin(version)
+	}
+	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "weft:", err)
 		os.Exit(1)
 	}

@@ -15,11 +15,15 @@ import (
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/topology"
+	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/fabric"
+	"weft.dev/weft/internal/install"
 	"weft.dev/weft/internal/journal"
 	"weft.dev/weft/internal/kernel"
+	"weft.dev/weft/internal/metrics"
 	"weft.dev/weft/internal/plugin"
+	"weft.dev/weft/internal/timeline"
 )
 
 // Agent is one running node agent.
@@ -34,6 +38,15 @@ type Agent struct {
 	cluster *membership // nil without a cluster
 	stop    context.CancelCauseFunc
 
+	collected struct {
+		mu    sync.Mutex
+		count map[string]uint64 // what garbage collection did, by action
+	}
+	version  string
+	metrics  *metrics.Metrics
+	timeline *timeline.Recorder
+	exporter *timeline.Exporter // nil: nobody wants spans
+
 	governor
 }
 
@@ -43,8 +56,11 @@ type Agent struct {
 // cannot start or cannot go on: *journal.OwnedError where another agent has the
 // state directory, *journal.CorruptError where the journal is damaged,
 // *journal.LostError where the state directory is gone.
-func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file string, log *slog.Logger, level *slog.LevelVar) error {
-	a, err := open(ctx, c, log)
+func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file, version string, log *slog.Logger, level *slog.LevelVar) error {
+	if err := install.WritableSysctls(); err != nil {
+		return err
+	}
+	a, err := open(ctx, c, version, log)
 	if err != nil {
 		return err
 	}
@@ -69,6 +85,10 @@ func Run(ctx context.Context, c v1alpha1.AgentConfiguration, file string, log *s
 	background.Go(func() { a.govern(ctx) })
 	if a.cluster != nil {
 		background.Go(func() { a.follow(ctx) })
+		background.Go(func() { a.watchPods(ctx) })
+	}
+	if c.Listen != "" {
+		background.Go(func() { a.answerHTTP(ctx, c.Listen) })
 	}
 	log.Info("agent ready", "socket", c.Socket, "stateDir", c.StateDir, "subnets", a.network.Load().Pool.Subnets())
 
@@ -92,7 +112,7 @@ func (a *Agent) check(err error) {
 	}
 }
 
-func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) (*Agent, error) {
+func open(ctx context.Context, c v1alpha1.AgentConfiguration, version string, log *slog.Logger) (*Agent, error) {
 	k, err := kernel.Open()
 	if err != nil {
 		return nil, err
@@ -102,7 +122,14 @@ func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) 
 		k.Close()
 		return nil, err
 	}
-	a := &Agent{log: log, store: store, kernel: k, governor: newGovernor(c)}
+	a := &Agent{log: log, store: store, kernel: k, version: version}
+	a.begin(c)
+	a.collected.count = map[string]uint64{}
+	a.metrics = metrics.New(a.snapshot, version)
+	if err := a.trace(ctx); err != nil {
+		a.close()
+		return nil, err
+	}
 	a.engine = &engine.Engine{
 		Store: store, Kernel: k, Delegates: plugin.Delegates{}, Instance: c.StateDir, Now: time.Now,
 		Node: func() kernel.Node { return a.network.Load().node },
@@ -118,6 +145,12 @@ func open(ctx context.Context, c v1alpha1.AgentConfiguration, log *slog.Logger) 
 }
 
 func (a *Agent) close() {
+	if a.timeline != nil {
+		a.timeline.Close()
+	}
+	if a.exporter != nil {
+		a.exporter.Close()
+	}
 	if err := a.store.Close(); err != nil {
 		a.log.Warn("journal not closed", "error", err)
 	}
@@ -154,6 +187,9 @@ func (a *Agent) maintain(ctx context.Context) {
 func (a *Agent) sweep(ctx context.Context) {
 	findings, err := a.engine.Sweep(ctx)
 	for _, f := range findings {
+		a.collected.mu.Lock()
+		a.collected.count[f.Action]++
+		a.collected.mu.Unlock()
 		a.log.Info("garbage collected", "attachment", f.Key.String(), "addresses", f.Addresses,
 			"observed", f.Observed, "action", f.Action, "error", f.Err)
 	}
@@ -186,21 +222,26 @@ type governor struct {
 	// looked is when the configuration file, the underlay and the MTUs were
 	// last seen to.
 	looked struct {
-		file, underlay, pods, mended time.Time
-		addresses                    []netip.Addr // that were looked for
+		file, underlay, pods, mended, proclaimed time.Time
+		addresses                                []netip.Addr // that were looked for
 	}
 	content content // of the configuration file
 
-	network atomic.Pointer[network]
-	seen    atomic.Pointer[inputs]
-	unready atomic.Pointer[string] // why no pod can be attached; "": one can
-	moved   atomic.Bool            // this node's place may have changed
-	poke    chan struct{}          // has an element when there is something to decide
+	network    atomic.Pointer[network]
+	seen       atomic.Pointer[inputs]
+	unready    atomic.Pointer[string]       // why no pod can be attached; "": one can
+	kept       atomic.Pointer[wish.Holders] // addresses that pods have to themselves
+	moved      atomic.Bool                  // this node's place may have changed
+	passed     atomic.Int64                 // when the last pass ended, Unix time in nanoseconds
+	proclaimed atomic.Bool                  // runtime and cluster know that pods can be attached
+	foreign    atomic.Pointer[[]string]     // network configurations of others
+	poke       chan struct{}                // has an element when there is something to decide
 
 	// What goes wrong now, for status and log.
-	configuration, lost, late, torn trouble
+	configuration, lost, late, torn, leftover, unproclaimed, rivals trouble
 }
 
-func newGovernor(c v1alpha1.AgentConfiguration) governor {
-	return governor{inputs: inputs{config: c}, former: map[int]struct{}{}, poke: make(chan struct{}, 1)}
+func (g *governor) begin(c v1alpha1.AgentConfiguration) {
+	g.inputs, g.former, g.poke = inputs{config: c}, map[int]struct{}{}, make(chan struct{}, 1)
+	g.kept.Store(&wish.Holders{})
 }

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/cni"
-	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/kernel"
 	"weft.dev/weft/internal/plugin"
+	"weft.dev/weft/internal/report"
+	"weft.dev/weft/internal/timeline"
 	"weft.dev/weft/internal/wire"
 )
 
@@ -21,11 +22,15 @@ import (
 func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wire.Response, after func()) {
 	if r.Query != "" {
 		closeFD(netns)
+		if r.Query == report.Trace {
+			return a.timelines(), nil
+		}
 		settled := func(ctx context.Context) error { return a.fabric.Wait(ctx) }
 		return answerQuery(ctx, r.Query, settled, a.report), nil
 	}
 	start := time.Now()
 	call := cni.CallFromEnv(func(key string) string { return r.Env[key] }, r.Config)
+	course := a.begun(r, call, start)
 	var cerr *cni.Error
 	defer func() {
 		if p := recover(); p != nil {
@@ -37,17 +42,18 @@ func (a *Agent) answer(ctx context.Context, r wire.Request, netns int) (resp wir
 			resp = wire.Response{Output: cerr.Encode(cni.VersionOf(call.Stdin)), Failed: true}
 		}
 		took := time.Since(start)
+		a.ended(course, call, took, cerr)
 		after = func() { a.logCall(call, took, cerr) }
 	}()
 	sandbox := &received{fd: netns}
 	defer sandbox.discard()
 
 	var out []byte
-	out, cerr = a.serve(ctx, call, sandbox)
+	out, cerr = a.serve(ctx, call, sandbox, course)
 	return wire.Response{Output: out}, nil
 }
 
-func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received) ([]byte, *cni.Error) {
+func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received, course *timeline.Call) ([]byte, *cni.Error) {
 	if cerr := call.Check(); cerr != nil {
 		return nil, cerr
 	}
@@ -55,20 +61,17 @@ func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received) ([]
 	if cerr != nil {
 		return nil, cerr
 	}
-	verbs := plugin.Verbs{
-		Engine:    a.engine,
-		OpenNetns: sandbox.open,
-		Network: func(cfg *cni.Config) (engine.Network, *cni.Error) {
-			if why := *a.unready.Load(); why != "" {
-				return engine.Network{}, cni.Errorf(cni.CodeTryAgain, "%s", why)
-			}
-			return a.network.Load().For(cfg.Name, cfg.MTU), nil
-		},
-	}
+	e := &errand{Agent: a, ctx: ctx, course: course}
+	verbs := plugin.Verbs{Engine: a.engine, OpenNetns: sandbox.open, Network: e.network, Mark: course.Mark}
 	if a.cluster != nil {
+		verbs.Announce = e.announce
 		defer a.wake() // the use of addresses may have changed
 	}
-	return verbs.Serve(ctx, call, cfg)
+	out, cerr := verbs.Serve(ctx, call, cfg)
+	if cerr != nil && call.Command == cni.Add {
+		e.lament(cerr)
+	}
+	return out, cerr
 }
 
 func (a *Agent) logCall(call cni.Call, took time.Duration, cerr *cni.Error) {

@@ -86,10 +86,13 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 		if due := a.cluster.keeper.Step(ctx, now); due.Before(next) {
 			next = due
 		}
+		a.giveBack(ctx)
 	}
 	a.resize(ctx, now)
 	a.mend(ctx, now)
 	a.tell()
+	a.proclaim(ctx, now)
+	a.passed.Store(time.Now().UnixNano())
 	return next
 }
 
@@ -224,7 +227,7 @@ func (a *Agent) restore(ctx context.Context) error {
 			a.log.Warn("the network in the journal is unreadable; it is made anew", "error", err)
 			return nil
 		}
-		if n.Cluster == a.inputs.config.Cluster.Directory {
+		if n.Cluster == clusterName(a.inputs.config.Cluster) {
 			a.inputs.restored = &n
 		}
 		return nil

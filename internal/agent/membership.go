@@ -9,7 +9,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"weft.dev/weft/api/v1alpha1"
 
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/facts"
@@ -21,14 +24,24 @@ import (
 	"weft.dev/weft/internal/leasing"
 	"weft.dev/weft/internal/registry"
 	"weft.dev/weft/internal/registry/directory"
+	"weft.dev/weft/internal/registry/kubernetes"
 )
 
 // membership is this node's part in a cluster.
 type membership struct {
 	node     string // this node's name
 	registry registry.Cluster
+	pods     registry.Pods // nil where the registry knows no pods
 	objects  *registry.Store
 	keeper   *leasing.Keeper
+	// single serializes those who create and delete leases of single addresses.
+	single sync.Mutex
+}
+
+// namespace returns what is known of a namespace.
+func (m *membership) namespace(name string) (n cluster.Namespace) {
+	m.objects.View(func(s *registry.State) { n = s.Namespaces[name] })
+	return n
 }
 
 // join wires the agent to its cluster, if it has one, and to the kernel.
@@ -38,11 +51,10 @@ func (a *Agent) join(ctx context.Context) error {
 		a.fabric = fabric.New(nil, a.drivers())
 		return nil
 	}
-	dir, err := directory.Open(c.Cluster.Directory, a.log)
-	if err != nil {
+	m := &membership{node: c.NodeName, objects: registry.NewStore()}
+	if err := m.open(c, a); err != nil {
 		return err
 	}
-	m := &membership{node: c.NodeName, registry: dir, objects: registry.NewStore()}
 	a.cluster = m
 	a.fabric = fabric.New(m.objects, a.drivers())
 	if err := a.restore(ctx); err != nil {
@@ -52,8 +64,33 @@ func (a *Agent) join(ctx context.Context) error {
 	if a.inputs.restored != nil {
 		config.Previous = a.inputs.restored.Pool.Subnets()
 	}
-	m.keeper = leasing.New(config, m.objects, dir, (*addresses)(a), a.identity, a.fabric.Rejected)
+	m.keeper = leasing.New(config, m.objects, m.registry, (*addresses)(a), a.identity, a.fabric.Rejected)
 	return nil
+}
+
+// open opens the registry that the configuration names.
+func (m *membership) open(c v1alpha1.AgentConfiguration, a *Agent) error {
+	if k := c.Cluster.Kubernetes; k != nil {
+		api, err := kubernetes.Open(kubernetes.Config{
+			Kubeconfig: k.Kubeconfig, Server: k.Server, Node: c.NodeName, Version: a.version, Observe: a.metrics.Request,
+		}, a.log)
+		if err != nil {
+			return err
+		}
+		m.registry, m.pods = api, api
+		return nil
+	}
+	dir, err := directory.Open(c.Cluster.Directory, a.log)
+	m.registry = dir
+	return err
+}
+
+// clusterName tells one registry from another, in the journal.
+func clusterName(c *v1alpha1.ClusterConfiguration) string {
+	if c.Kubernetes != nil {
+		return "kubernetes"
+	}
+	return c.Directory
 }
 
 // follow keeps the objects current.
@@ -98,6 +135,9 @@ func (a *Agent) readCluster() {
 		in.pools, _ = cluster.AcceptPools(pools, maps.Values(s.Leases))
 		in.outside, in.known = nil, nil
 		for _, l := range s.Leases {
+			if l.Pod != "" {
+				continue
+			}
 			if l.Node == a.cluster.node && len(in.known) < len(l.Addresses) {
 				in.known = l.Addresses
 			}
@@ -106,6 +146,7 @@ func (a *Agent) readCluster() {
 			}
 		}
 	})
+	a.keep()
 	if len(in.outside) > 0 {
 		in.outside = notRefused(in.outside, a.fabric.Reach())
 	}
@@ -175,7 +216,11 @@ func (s *addresses) draining(f *facts.Facts, pool ipam.Pool) ([]netip.Prefix, er
 		return nil, err
 	}
 	var subnets []netip.Prefix
+	kept := *s.kept.Load()
 	for _, o := range outside {
+		if _, alone := kept[o.Addr]; alone && o.Subnet.IsSingleIP() {
+			continue // it has a lease of its own
+		}
 		if !o.Subnet.IsValid() {
 			o.Subnet = s.leaseAround(o.Addr)
 		}
@@ -189,7 +234,7 @@ func (s *addresses) draining(f *facts.Facts, pool ipam.Pool) ([]netip.Prefix, er
 func (s *addresses) leaseAround(addr netip.Addr) (subnet netip.Prefix) {
 	s.cluster.objects.View(func(state *registry.State) {
 		for _, l := range state.Leases {
-			if l.Node == s.cluster.node && l.Subnet.Contains(addr) {
+			if l.Node == s.cluster.node && l.Pod == "" && l.Subnet.Contains(addr) {
 				subnet = l.Subnet
 			}
 		}
@@ -247,7 +292,7 @@ func (a *Agent) whyNot() string {
 	if a.cluster == nil {
 		return ""
 	}
-	missing := a.inputs.missing(a.network.Load().Pool)
+	missing := a.inputs.missing(a.network.Load().Ordinary().Pool)
 	if missing == "" {
 		return ""
 	}

@@ -31,7 +31,8 @@ func recording(t *testing.T) *Agent {
 			t.Error(err)
 		}
 	})
-	a := &Agent{store: store, cluster: &membership{node: "node1", objects: registry.NewStore()}, governor: newGovernor(member(t, ""))}
+	a := &Agent{store: store, cluster: &membership{node: "node1", objects: registry.NewStore()}}
+	a.begin(member(t, ""))
 	a.network.Store(&network{})
 	return a
 }

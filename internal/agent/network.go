@@ -69,7 +69,7 @@ func (in inputs) network() (engine.Network, error) {
 
 // member adds what a node of a cluster has from there.
 func (in inputs) member(n *engine.Network) (err error) {
-	n.Cluster = in.config.Cluster.Directory
+	n.Cluster = clusterName(in.config.Cluster)
 	was := engine.Network{}
 	if in.restored != nil {
 		was = *in.restored
@@ -77,7 +77,7 @@ func (in inputs) member(n *engine.Network) (err error) {
 	if n.MTU == 0 {
 		n.MTU = was.MTU
 	}
-	n.Pool = was.Pool
+	n.Pool, n.OnRequest = was.Pool, was.OnRequest
 	if in.decided {
 		n.Pool, err = in.leasedPool()
 	}
@@ -86,6 +86,12 @@ func (in inputs) member(n *engine.Network) (err error) {
 		return err
 	}
 	n.Direct = slices.Concat(n.Direct, in.outside)
+	n.OnRequest = nil
+	for _, l := range in.served {
+		if slices.ContainsFunc(in.pools, func(p cluster.Pool) bool { return p.Name == l.Pool && p.OnRequest }) {
+			n.OnRequest = append(n.OnRequest, l.Subnet)
+		}
+	}
 	for _, p := range in.pools {
 		for _, r := range p.Ranges {
 			n.Direct = append(n.Direct, r.CIDR)
@@ -129,7 +135,7 @@ func overhead(u topology.Underlay) int {
 func (in inputs) leasedPool() (ipam.Pool, error) {
 	var families [2]ipam.Set
 	for _, l := range in.served {
-		r, err := ipam.NewRange(ipam.Range{Subnet: l.Subnet, Exclude: in.reservedIn(l)})
+		r, err := in.rangeOf(l)
 		if err != nil {
 			return ipam.Pool{}, err
 		}
@@ -140,6 +146,11 @@ func (in inputs) leasedPool() (ipam.Pool, error) {
 		return ipam.Pool{}, nil
 	}
 	return ipam.NewPool(sets)
+}
+
+// rangeOf returns the addresses that a lease gives.
+func (in inputs) rangeOf(l cluster.Lease) (ipam.Range, error) {
+	return ipam.NewRange(ipam.Range{Subnet: l.Subnet, Exclude: in.reservedIn(l)})
 }
 
 // reservedIn returns the parts of a lease that its pool reserves.
@@ -167,13 +178,19 @@ func (in inputs) reservedIn(l cluster.Lease) []netip.Prefix {
 // one.
 func (in inputs) missing(pool ipam.Pool) string {
 	var want, have [2]bool
+	asked := false // there are addresses for pods that ask for them
 	if in.node != nil {
 		for _, p := range in.node.PodCIDRs {
 			want[family(p.Addr())] = true
 		}
 		for _, p := range in.pools {
 			for _, r := range p.Ranges {
-				if len(in.node.PodCIDRs) == 0 && p.Selector.Matches(in.node.Labels) {
+				if len(in.node.PodCIDRs) > 0 || !p.Selector.Matches(in.node.Labels) {
+					continue
+				}
+				if p.OnRequest {
+					asked = true
+				} else {
 					want[family(r.CIDR.Addr())] = true
 				}
 			}
@@ -183,7 +200,7 @@ func (in inputs) missing(pool ipam.Pool) string {
 		have[family(p.Addr())] = true
 	}
 	switch {
-	case have == [2]bool{}:
+	case have == [2]bool{} && (want != [2]bool{} || !asked):
 		return "pod"
 	case want[0] && !have[0]:
 		return "IPv4"

@@ -40,7 +40,7 @@ func newAgentCommand() *cobra.Command {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(heapGrowth)
 			}
-			return agent.Run(ctx, config, file, log, level)
+			return agent.Run(ctx, config, file, cmd.Root().Version, log, level)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind AgentConfiguration)")

@@ -18,7 +18,7 @@ func newPodCommand() *cobra.Command {
 	var s stateFlags
 	cmd := group("pod", "Show the attachments of this node")
 	s.add(cmd)
-	cmd.AddCommand(newPodList(&s), newPodShow(&s))
+	cmd.AddCommand(newPodList(&s), newPodShow(&s), newPodTrace(&s))
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func New(version string) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newAgentCommand(), newStatusCommand(), newNodeCommand(), newLeaseCommand(), newRouteCommand(),
-		newPodCommand(), newIPAMCommand(), newLabCommand())
+		newPodCommand(), newIPAMCommand(), newLabCommand(), newInstallCommand(), newUninstallCommand())
 	return root
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	Sysctl      []attach.Sysctl // "sysctl", sorted by key; IFNAME replaced
 	SysctlAllow []string        // "sysctlAllow", or the default list
 	DNS         DNS             // "dns", overridden by runtimeConfig.dns
+	Ports       []attach.Port   // runtimeConfig.portMappings
+	Limits      attach.Limits   // runtimeConfig.bandwidth
 
 	IPAM *IPAMConfig  // nil: none
 	Want []netip.Addr // addresses asked for: see wanted; in thick mode there is no IPAM to hold them

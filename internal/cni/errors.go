@@ -34,6 +34,7 @@ const (
 	CodeAddressInUse Code = 102 // a requested address belongs to another attachment
 	CodeKernel       Code = 103 // the kernel refused an operation
 	CodeDelegate     Code = 104 // a delegated plugin failed without an error object of its own
+	CodePortInUse    Code = 105 // a port of the host leads to another attachment
 	CodeInternal     Code = 110 // a defect in Weft: a recovered panic, an error nobody classified
 )
 

@@ -17,6 +17,8 @@ var configSeeds = []string{
 	`{"cniVersion":"0.4.0","name":"net","ipam":{"type":"weft-ipam","ranges":[[{"subnet":"10.1.0.0/24","exclude":["10.1.0.8/29"]}],[{"subnet":"fd00::/64"}]],"routes":[{"dst":"0.0.0.0/0","gw":"10.1.0.1","table":0}],"cooldown":"5s"}}`,
 	`{"cniVersion":"0.2.0","name":"net","ipam":{"type":"host-local","subnet":"10.1.0.0/24"},"prevResult":{"ip4":{"ip":"10.1.0.5/24"}}}`,
 	`{"name":"net","sysctl":{"net/ipv4/conf/IFNAME/arp_filter":"1"},"sysctlAllow":["net.**"],"socket":"/a","runtimeConfig":{"ips":["10.0.0.1/8"],"mac":"02:00:00:00:00:01","dns":{"servers":["a"]},"portMappings":[]}}`,
+	`{"name":"net","socket":"/a","runtimeConfig":{"portMappings":[{"HostPort":80,"ContainerPort":8080,"Protocol":"UDP","HostIP":"::"},{"hostPort":0}]}}`,
+	`{"name":"net","socket":"/a","runtimeConfig":{"bandwidth":{"IngressRate":1000000,"IngressBurst":4294967295,"egressRate":1}}}`,
 	`{"cniVersion":"1.1.0","name":"net","socket":"/a","cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}],"cni.dev/attachments":null}`,
 	`{"cniVersion":"1.1.0","name":"net","socket":"/a","args":{"cni":{"ips":["10.0.0.1"],"mac":"02-00-00-00-00-01"}},"prevResult":{"interfaces":[{"name":"eth0"}],"ips":[{"interface":0,"address":"10.0.0.1/8"}],"routes":[{"dst":"::/0"}]}}`,
 	`{"name":"net","stateDir":5,"timeout":"x","ipam":[]}`, `[]`, `null`, `{"name":`, ``,
@@ -78,6 +80,18 @@ func checkConfig(t *testing.T, verb string, cfg *Config) {
 	for _, a := range cfg.Want {
 		if !a.IsValid() || a.Is4In6() || a.Zone() != "" {
 			t.Fatalf("wanted address %v", a)
+		}
+	}
+	for _, p := range cfg.Ports {
+		known, ok := attach.ParseProtocol(p.Protocol.String())
+		a := p.HostIP
+		if !ok || known != p.Protocol || p.HostPort == 0 || p.ContainerPort == 0 || a.Is4In6() || a.Zone() != "" || a.IsMulticast() {
+			t.Fatalf("port %v", p)
+		}
+	}
+	for _, l := range []attach.Limit{cfg.Limits.Ingress, cfg.Limits.Egress} {
+		if b := l.Bucket(); (l.Rate == 0) != b.IsZero() || (!b.IsZero() && (b.Burst < attach.MinBurst || b.Limit < b.Burst)) {
+			t.Fatalf("limit %+v makes %+v", l, b)
 		}
 	}
 	if verb == Check && cfg.PrevResult == nil && cfg.Socket != "" {

@@ -64,8 +64,6 @@ func readRuntime(cfg *Config, wire *wirePlugin) *Error {
 		key string
 		raw json.RawMessage
 	}{
-		{"portMappings", rc.PortMappings},
-		{"bandwidth", rc.Bandwidth},
 		{"infinibandGUID", rc.InfinibandGUID},
 		{"deviceID", rc.DeviceID},
 		{"aliases", rc.Aliases},
@@ -77,6 +75,12 @@ func readRuntime(cfg *Config, wire *wirePlugin) *Error {
 				"runtimeConfig.%s: weft-cni does not implement this capability and was passed %s; remove %q from its capabilities",
 				r.key, oneLine(r.raw), r.key)
 		}
+	}
+	if err := readRuntimePorts(cfg, rc.PortMappings); err != nil {
+		return err
+	}
+	if err := readRuntimeBandwidth(cfg, rc.Bandwidth); err != nil {
+		return err
 	}
 	if err := readRuntimeMAC(cfg, rc.MAC); err != nil {
 		return err

@@ -83,8 +83,6 @@ func TestArgsOfOtherShapesAreIgnored(t *testing.T) {
 
 func TestCapabilitiesThatWeCannotActOn(t *testing.T) {
 	values := map[string]string{
-		"portMappings":   `[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
-		"bandwidth":      `{"ingressRate":2048,"ingressBurst":1600}`,
 		"infinibandGUID": `"c2:11:22:33:44:55:66:77"`,
 		"deviceID":       `"0000:04:00.5"`,
 		"aliases":        `["db"]`,
@@ -119,7 +117,7 @@ func TestCapabilitiesThatAskNothing(t *testing.T) {
 		`{"aliases":[false,null,[],{"a":0}]}`,
 	} {
 		cfg := mustParse(t, request(Add, thick, `"runtimeConfig":`+rc))
-		if !cfg.MAC.IsZero() || cfg.Want != nil || !cfg.DNS.IsZero() {
+		if !cfg.MAC.IsZero() || cfg.Want != nil || !cfg.DNS.IsZero() || cfg.Ports != nil || cfg.Limits != (attach.Limits{}) {
 			t.Errorf("%s changed something: %+v", rc, cfg)
 		}
 	}

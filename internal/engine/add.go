@@ -24,6 +24,8 @@ type AddRequest struct {
 	MAC     attach.MAC
 	Sysctls []attach.Sysctl
 	Want    []netip.Addr // requested addresses; empty: the allocator chooses
+	Ports   []attach.Port
+	Limits  attach.Limits
 
 	// Delegate, where set, names the IPAM plugin that grants the addresses
 	// instead of Network.Pool, and Grant executes its ADD.
@@ -37,6 +39,26 @@ type AddRequest struct {
 	// besides what follows from the attachment (facts.Detail.Answer). It is
 	// called after Grant.
 	Answer func() (json.RawMessage, error)
+
+	// Announce, where set, is called once the addresses are reserved and
+	// recorded, and before the kernel is touched: for what others must know
+	// first. Undoing it is the caller's.
+	Announce func(ctx context.Context, a Attachment) error
+	// Mark, where set, is told each step that is done, for those who measure.
+	Mark func(step string)
+}
+
+// Steps that AddRequest.Mark is told.
+const (
+	Reserved  = "reserved"  // addresses are taken, the intent is written
+	Announced = "announced" // those who must know first do
+	Attached  = "attached"  // the kernel has everything
+)
+
+func (r AddRequest) mark(step string) {
+	if r.Mark != nil {
+		r.Mark(step)
+	}
 }
 
 // Attachment is an attachment as ADD made it.
@@ -84,6 +106,7 @@ func (e *Engine) Add(ctx context.Context, r AddRequest) (Attachment, error) {
 	if err != nil {
 		return Attachment{}, err
 	}
+	r.mark(Reserved)
 	if err := e.realize(ctx, r, a); err != nil {
 		return Attachment{}, errors.Join(err, e.undo(ctx, r.Key))
 	}
@@ -124,22 +147,25 @@ func (e *Engine) clearEarlier(ctx context.Context, rec facts.Record, ungrant fun
 // reserve takes addresses and writes the intent: nothing has been changed yet
 // if it fails.
 func (e *Engine) reserve(ctx context.Context, r AddRequest, earlier []netip.Addr) (Attachment, error) {
+	reserve := func() (Attachment, error) { return e.reserveOwn(ctx, r, earlier) }
 	if r.Delegate != nil {
-		return e.reserveDelegated(ctx, r)
+		reserve = func() (Attachment, error) { return e.reserveDelegated(ctx, r) }
 	}
-	a, err := e.reserveOwn(ctx, r, earlier)
+	a, err := reserve()
 	if scarce(err) && e.Reaper != nil && e.Reaper.drain(ctx) {
-		// An address whose DEL has been answered was still on its way.
-		return e.reserveOwn(ctx, r, earlier)
+		// Something whose DEL has been answered was still on its way.
+		return reserve()
 	}
 	return a, err
 }
 
-// scarce reports whether the address that is wanted, or any, is held.
+// scarce reports whether the address or the port that is wanted, or any, is
+// held.
 func scarce(err error) bool {
 	var used *ipam.InUseError
 	var exhausted *ipam.ExhaustedError
-	return errors.As(err, &used) || errors.As(err, &exhausted)
+	var port *facts.PortError
+	return errors.As(err, &used) || errors.As(err, &exhausted) || errors.As(err, &port)
 }
 
 func (e *Engine) reserveOwn(ctx context.Context, r AddRequest, earlier []netip.Addr) (Attachment, error) {
@@ -147,7 +173,7 @@ func (e *Engine) reserveOwn(ctx context.Context, r AddRequest, earlier []netip.A
 	err := e.Store.Update(ctx, func(f *facts.Facts) ([]string, error) {
 		granted, err := e.allocate(f.Usage(facts.Veth, r.Key.Network), r.Key, r.Network, r.Want, earlier)
 		if err != nil {
-			return nil, err
+			return nil, named(f, err)
 		}
 		if a, err = e.describe(f, r, granted); err != nil {
 			return nil, err
@@ -188,8 +214,11 @@ func granted(grant ipam.Grant, routes []attach.Route) Granted {
 // one with the addresses after.
 func (e *Engine) reserveDelegated(ctx context.Context, r AddRequest) (Attachment, error) {
 	var a Attachment
-	err := e.Store.Update(ctx, func(*facts.Facts) ([]string, error) {
-		return e.intent(r, Attachment{Spec: attach.Spec{Key: r.Key, Pod: r.Pod}})
+	err := e.Store.Update(ctx, func(f *facts.Facts) ([]string, error) {
+		if err := f.CheckPorts(r.Key, r.Ports); err != nil {
+			return nil, err
+		}
+		return e.intent(r, Attachment{Spec: attach.Spec{Key: r.Key, Pod: r.Pod, Ports: r.Ports}})
 	})
 	if err != nil {
 		return a, err
@@ -215,9 +244,13 @@ func (e *Engine) describe(f *facts.Facts, r AddRequest, g Granted) (Attachment, 
 	if err != nil {
 		return Attachment{}, err
 	}
+	if err := f.CheckPorts(r.Key, r.Ports); err != nil {
+		return Attachment{}, err
+	}
 	spec := attach.Spec{
 		Key: r.Key, Instance: e.Instance, Pod: r.Pod, MAC: r.MAC, MTU: r.Network.MTU,
 		Addresses: g.Addresses, Routes: g.Routes, Sysctls: r.Sysctls, Rank: rank,
+		Ports: r.Ports, Limits: r.Limits,
 	}
 	plan, err := attach.NewPlan(spec)
 	if err != nil {
@@ -271,6 +304,12 @@ func (e *Engine) intent(r AddRequest, a Attachment) ([]string, error) {
 
 // realize makes the kernel hold the plan and records that it does.
 func (e *Engine) realize(ctx context.Context, r AddRequest, a Attachment) error {
+	if r.Announce != nil {
+		if err := r.Announce(ctx, a); err != nil {
+			return err
+		}
+		r.mark(Announced)
+	}
 	if e.Node == nil {
 		if err := e.ensureNode(ctx, r, a.Spec); err != nil {
 			return err
@@ -280,7 +319,10 @@ func (e *Engine) realize(ctx context.Context, r AddRequest, a Attachment) error 
 		return err
 	}
 	entry, err := facts.EncodeComplete(e.now(), r.Key)
-	return e.append1(ctx, entry, err)
+	if err = e.append1(ctx, entry, err); err == nil {
+		r.mark(Attached)
+	}
+	return err
 }
 
 // undo takes back an ADD that failed.

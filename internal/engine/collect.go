@@ -210,7 +210,8 @@ func (e *Engine) undoHalf(ctx context.Context, rec facts.Record) (Finding, error
 // Sweep is garbage collection that nobody asked for. It undoes what dead
 // processes left half done, releases what was seen dead twice with at least
 // Grace in between, and adopts interfaces of ours whose record was lost: they
-// belong to a pod that runs, and its address must not be given to another.
+// belong to a pod that runs, and its address must not be given to another. It
+// removes what is left of attachments beside their interface.
 func (e *Engine) Sweep(ctx context.Context) ([]Finding, error) {
 	records, err := e.records(ctx)
 	if err != nil {
@@ -229,8 +230,10 @@ func (e *Engine) Sweep(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	adopted, err := e.Adopt(ctx)
+	orphans, oerr := e.removeOrphans()
+	errs = append(errs, oerr)
 	forgotten, ferr := e.ForgetBoots(ctx)
-	findings = slices.Concat(findings, adopted, forgotten)
+	findings = slices.Concat(findings, adopted, orphans, forgotten)
 	e.write(findings)
 	return findings, errors.Join(append(errs, err, ferr)...)
 }
@@ -317,6 +320,9 @@ func (e *Engine) adoptOne(ctx context.Context, k attach.Key, pod attach.Pod, o k
 	}
 	f := Finding{Key: k, Addresses: texts(o.Addresses), Observed: "interface " + o.HostIfname + " without a record", Action: "adopted"}
 	spec := attach.Spec{Key: k, Pod: pod, MTU: o.MTU}
+	for _, m := range o.Ports {
+		spec.Ports = append(spec.Ports, m.Port())
+	}
 	for _, a := range o.Addresses {
 		spec.Addresses = append(spec.Addresses, attach.Address{Addr: a})
 	}

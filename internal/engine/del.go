@@ -109,6 +109,12 @@ func (e *Engine) finish(ctx context.Context, rec facts.Record, delegate func(con
 	if !detached {
 		return nil
 	}
+	// Whoever was killed after he had unmapped the ports did not come to this.
+	if ports, err := attach.Mappings(d.Ports, d.Addresses); err == nil && len(ports) > 0 {
+		if err := e.Kernel.ForgetPorts(ports); err != nil {
+			return err
+		}
+	}
 	entry, err := facts.EncodeReleased(e.now(), rec.Key)
 	return e.append1(ctx, entry, err)
 }

@@ -16,6 +16,7 @@
 //   - An address is never free while an interface may still hold it: it is
 //     freed by the same entry that ends the record, and that entry is written
 //     only once the interface is gone.
+//   - A port of the host has one holder, from the intent until the record ends.
 //   - Operations on one key are serialized, across processes; a record in phase
 //     Intent or Releasing whose key lock can be taken was left by a process
 //     that died, and whoever takes the lock finishes or undoes it.

@@ -39,6 +39,8 @@ type Kernel interface {
 	CompareNode(n kernel.Node) ([]kernel.Difference, error)
 	RemoveNode(n kernel.Node) error
 	Mend(p attach.Plan) (mended int, err error)
+	ForgetPorts(ports []attach.Mapping) error
+	RemoveOrphans() ([]kernel.Orphan, error)
 	SetPodMTU(ns *kernel.Netns, ifname, hostIfname string, mtu int) error
 }
 
@@ -84,6 +86,8 @@ type Network struct {
 	// Pool; Plain are the parts of Pool that are never masqueraded.
 	Direct []netip.Prefix `json:"direct,omitempty"`
 	Plain  []netip.Prefix `json:"plain,omitempty"`
+	// OnRequest are subnets of Pool that only those get who ask for them.
+	OnRequest []netip.Prefix `json:"onRequest,omitempty"`
 
 	// Avoid, where set, reports addresses that somebody else holds.
 	Avoid func(netip.Addr) bool `json:"-"`

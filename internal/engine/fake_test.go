@@ -28,6 +28,8 @@ type fakeKernel struct {
 	links map[string]attach.Plan // by host interface
 	node  *kernel.Node
 	calls []string
+	// forgotten are the ports whose flows were.
+	forgotten []attach.Mapping
 
 	// fail is asked before each operation; before: it fails without effect,
 	// after: it has its effect and fails all the same.
@@ -116,7 +118,7 @@ func (k *fakeKernel) LinkExistsIn(_ *kernel.Netns, name string) (exists bool, er
 func (k *fakeKernel) Owned() (owned []kernel.Owned, err error) {
 	err = k.do("owned", func() error {
 		for name, p := range k.links {
-			o := kernel.Owned{HostIfname: name, Alias: p.Alias, MTU: p.MTU}
+			o := kernel.Owned{HostIfname: name, Alias: p.Alias, MTU: p.MTU, Ports: p.Ports}
 			for _, r := range p.HostRoutes {
 				o.Addresses = append(o.Addresses, r.Addr())
 			}
@@ -154,6 +156,14 @@ func (k *fakeKernel) Mend(p attach.Plan) (mended int, err error) {
 		return nil
 	})
 	return mended, err
+}
+
+func (k *fakeKernel) ForgetPorts(ports []attach.Mapping) error {
+	return k.do("forget-ports", func() error { k.forgotten = append(k.forgotten, ports...); return nil })
+}
+
+func (k *fakeKernel) RemoveOrphans() ([]kernel.Orphan, error) {
+	return nil, k.do("remove-orphans", func() error { return nil })
 }
 
 func (k *fakeKernel) SetPodMTU(_ *kernel.Netns, _, hostIfname string, mtu int) error {

@@ -89,6 +89,9 @@ func (s *Store[S]) takeOwnership(ctx context.Context) error {
 	return s.log.refresh()
 }
 
+// Path returns the journal's file.
+func (s *Store[S]) Path() string { return s.place.journal() }
+
 // Owned reports whether this Store is the owner of its state directory.
 func (s *Store[S]) Owned() bool { return s.owner }
 

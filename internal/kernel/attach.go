@@ -28,7 +28,13 @@ func (h *Handle) Attach(ns *Netns, p attach.Plan) error {
 		if err := host.configureHostEnd(h, p, at.index); err != nil {
 			return err
 		}
-		return configurePodEnd(ns, p, at.peerIndex, func() error { return host.settle(p, at.index) })
+		if err := host.attachShape(p, at.index); err != nil {
+			return err
+		}
+		if err := configurePodEnd(ns, p, at.peerIndex, func() error { return host.settle(p, at.index) }); err != nil {
+			return err
+		}
+		return h.attachPorts(p)
 	})
 }
 

@@ -38,7 +38,8 @@ type CompareOptions struct {
 
 // Compare reads everything in the plan back from the kernel and returns what
 // is missing or different, in the order of the plan: host end, pod end, its
-// addresses, neighbours and routes, the host's routes and neighbours. Objects
+// addresses, neighbours and routes, the host's routes and neighbours, limits and
+// ports. Objects
 // that the plan does not name are tolerated. More than one option adds up.
 func (h *Handle) Compare(ns *Netns, p attach.Plan, opts ...CompareOptions) ([]Difference, error) {
 	var want CompareOptions
@@ -49,6 +50,9 @@ func (h *Handle) Compare(ns *Netns, p attach.Plan, opts ...CompareOptions) ([]Di
 	err := ns.with(func(pod *conn) error {
 		return h.with(func(host *conn) error { return d.compare(host, pod, p) })
 	})
+	if err == nil {
+		err = d.ports(h, p)
+	}
 	return d.list, err
 }
 
@@ -84,10 +88,13 @@ func (d *differences) compare(host, pod *conn, p attach.Plan) error {
 			return err
 		}
 	}
-	if hostFound {
-		return d.hostObjects(host, p, hostEnd, podEnd)
+	if !hostFound {
+		return nil
 	}
-	return nil
+	if err := d.hostObjects(host, p, hostEnd, podEnd); err != nil {
+		return err
+	}
+	return d.shape(host, p, hostEnd)
 }
 
 func (d *differences) hostLink(p attach.Plan, l link, found bool) {
@@ -104,6 +111,9 @@ func (d *differences) hostLink(p attach.Plan, l link, found bool) {
 	d.expect("alias of "+object, strconv.Quote(p.Alias), strconv.Quote(l.alias))
 	if p.ProxyARP {
 		d.expect("proxy ARP of "+object, "on", onOff(l.proxyARP))
+	}
+	if slices.ContainsFunc(p.Ports, attach.Mapping.Loopback) {
+		d.expect("route_localnet of "+object, "on", onOff(l.routeLocalnet))
 	}
 	d.hardware(object, p.HostMAC, p.MTU, l)
 }

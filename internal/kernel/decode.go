@@ -19,6 +19,7 @@ import (
 const (
 	kindVeth  = "veth"
 	kindVXLAN = "vxlan"
+	kindIFB   = "ifb"
 	aliasMark = attach.HostIfnamePrefix + " " // how attach.Alias begins
 )
 
@@ -34,7 +35,9 @@ type link struct {
 	up        bool
 	group     uint32
 	proxyARP  bool
-	vxlan     vxlan // of that kind only
+	// routeLocalnet: packets from and to 127.0.0.0/8 may pass.
+	routeLocalnet bool
+	vxlan         vxlan // of that kind only
 }
 
 // vxlan is what IFLA_INFO_DATA tells of a VXLAN device.
@@ -50,10 +53,15 @@ type vxlan struct {
 
 // ours reports whether the link bears our mark (see the package comment).
 func (l link) ours() bool {
-	if l.kind != kindVeth {
+	name := l.name
+	switch l.kind {
+	case kindVeth:
+	case kindIFB:
+		name, _ = attach.ShapedBy(l.name)
+	default:
 		return false
 	}
-	return strings.HasPrefix(l.alias, aliasMark) || (l.alias == "" && isHostIfname(l.name))
+	return strings.HasPrefix(l.alias, aliasMark) || (l.alias == "" && isHostIfname(name))
 }
 
 // isHostIfname reports whether the name has the form of attach.Key.HostIfname:
@@ -120,7 +128,8 @@ func parseLink(body []byte) (link, error) {
 		case unix.IFLA_LINKINFO:
 			l.info(v)
 		case unix.IFLA_AF_SPEC:
-			l.proxyARP = proxyARPOf(v)
+			l.proxyARP = inetConfOf(v, ipv4ConfProxyARP)
+			l.routeLocalnet = inetConfOf(v, ipv4ConfRouteLocalnet)
 		}
 	})
 	if err == nil {
@@ -163,15 +172,15 @@ func (x *vxlan) parse(data []byte) {
 	})
 }
 
-// proxyARPOf digs in IFLA_AF_SPEC / AF_INET / IFLA_INET_CONF: an array of the
+// inetConfOf digs in IFLA_AF_SPEC / AF_INET / IFLA_INET_CONF: an array of the
 // settings, each 4 bytes, in the order of their numbers from 1.
-func proxyARPOf(spec []byte) (on bool) {
+func inetConfOf(spec []byte, setting int) (on bool) {
 	_ = parseAttrs(spec, 0, func(family int, v []byte) {
 		if family != unix.AF_INET {
 			return
 		}
 		_ = parseAttrs(v, 0, func(kind int, conf []byte) {
-			if at := 4 * (ipv4ConfProxyARP - 1); kind == inetConf && len(conf) >= at+4 {
+			if at := 4 * (setting - 1); kind == inetConf && len(conf) >= at+4 {
 				on = number(conf[at:]) != 0
 			}
 		})

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/crash"
 )
 
@@ -16,20 +17,12 @@ import (
 const DoomedGroup = 0x77656674
 
 // Detach deletes the host end, and with it the other end and every address,
-// route and neighbour of both. A link that is not there is no error. A link
-// that is not ours is left alone: *ForeignLinkError.
+// route and neighbour of both, and its ports and limits. A link that is not
+// there is no error. A link that is not ours is left alone: *ForeignLinkError.
 //
 // It takes about 20 ms, all of it waiting for an RCU grace period; DetachAll
 // takes no longer for many.
-func (h *Handle) Detach(hostIfname string) error {
-	return h.with(func(c *conn) error {
-		l, found, err := c.findLink(hostIfname)
-		if err != nil || !found {
-			return err
-		}
-		return c.deleteOurs(l)
-	})
-}
+func (h *Handle) Detach(hostIfname string) error { return h.DetachAll([]string{hostIfname}) }
 
 // deleteOurs deletes by index: should the name have passed to another link
 // since it was looked up, that one is safe.
@@ -38,8 +31,13 @@ func (c *conn) deleteOurs(l link) error {
 		return &ForeignLinkError{Ifname: l.name, Kind: l.kind, Alias: l.alias}
 	}
 	crash.Point("kernel-link-delete:before")
-	err := c.exec(delLink(l.name, l.index))
+	err := c.removeOurs(l)
 	crash.Point("kernel-link-delete:after")
+	return err
+}
+
+func (c *conn) removeOurs(l link) error {
+	err := c.exec(delLink(l.name, l.index))
 	if isErrno(err, unix.ENODEV) {
 		return nil // somebody was faster
 	}
@@ -50,8 +48,16 @@ func (c *conn) deleteOurs(l link) error {
 // DoomedGroup and deletes the group. Those that are not ours are left alone
 // and reported, joined into one error; the others are deleted all the same.
 func (h *Handle) DetachAll(hostIfnames []string) error {
+	return h.removing(hostIfnames, func() error { return h.detachAll(hostIfnames) })
+}
+
+func (h *Handle) detachAll(hostIfnames []string) error {
+	names := make([]string, 0, 2*len(hostIfnames))
+	for _, name := range hostIfnames {
+		names = append(names, name, attach.Shaper(name))
+	}
 	return h.with(func(c *conn) error {
-		ours, errs := c.findOurs(hostIfnames)
+		ours, errs := c.findOurs(names)
 		if len(ours) > 1 {
 			crash.Point("kernel-group-delete:before")
 			ours = c.deleteTogether(ours)

@@ -10,7 +10,8 @@
 // before anything is done with it. Any number of goroutines may use one Handle
 // at once: each operation takes a socket of its own from a small pool.
 //
-// Attach, Detach and Compare serve the pods. EnsureNode makes what one network
+// Attach, Detach and Compare serve the pods, ports of the host and limits
+// included; RemoveOrphans removes those whose pod is gone. EnsureNode makes what one network
 // needs of the node. The network between nodes is kept by drivers, which
 // observe and apply one kind of object each (their contract is
 // reconcile.Driver): Sysctls, VXLANLinks, FabricAddresses, FabricNeighbours,
@@ -27,7 +28,10 @@
 //     that is on them is ours, too.
 //   - routes: RouteProtocol. A pod's has no gateway; the drivers' have one, or
 //     are unreachable or local.
-//   - nftables: one table with a name that the caller reserves for Weft.
+//   - nftables: one table with a name that the caller reserves for Weft, and
+//     HostPortTable, in which the comment of each element begins with the name of
+//     the host end that it belongs to.
+//   - shapers: kind ifb, the name that attach.Shaper gives, and our alias or none.
 //   - links about to be deleted together: the interface group DoomedGroup.
 //
 // # Invariants
@@ -39,7 +43,12 @@
 //   - A plan without IPv6 needs no IPv6 in the kernel.
 //   - When Attach returns, both ends can transmit: the first packet is not lost
 //     to a carrier event (Linux 6.8) or an IPv6 address still on its way.
-//   - Detach, DetachAll, EnsureNode and RemoveNode are idempotent.
+//   - Detach, DetachAll, EnsureNode, RemoveNode and RemoveOrphans are idempotent.
+//   - A port is mapped after the interface was made and unmapped before it goes.
+//     Each change of HostPortTable holds only if nothing changed since it was
+//     read: of any number of processes, none undoes what another did.
+//   - A pod cannot reach 127.0.0.0/8 of the host: the rules against it are there
+//     before route_localnet is, and go after the last interface that has it.
 //   - The masquerade table is replaced in one transaction: nobody, at any
 //     moment, sees half of it or two copies of a rule.
 //   - A driver changes nothing foreign. An addition where something foreign is
@@ -57,6 +66,10 @@
 // 40, and read a table only when the kernel contradicts what they were told.
 //
 // # What it does not do
+//
+// It does not ask whether a process of the host listens on a port that it maps:
+// the pod gets the packets. It maps nothing on ::1, of which the kernel takes no
+// answer from another interface.
 //
 // It does not remember (but for Sysctls, which must), retry at leisure, log, or
 // undo: after an error of Attach the caller calls Detach. It does not bring up

@@ -82,7 +82,7 @@ func (e *ForeignLinkError) Error() string {
 	if kind == "" {
 		kind = "no virtual kind"
 	}
-	return fmt.Sprintf("delete link %s: not made by weft (kind: %s, alias: %q; expected kind veth and an alias that "+
+	return fmt.Sprintf("delete link %s: not made by weft (kind: %s, alias: %q; expected kind veth or ifb and an alias that "+
 		"begins with %q); delete it by hand if it is not needed", e.Ifname, kind, e.Alias, aliasMark)
 }
 

@@ -17,6 +17,8 @@ type Handle struct {
 	mu   sync.Mutex
 	idle []*conn // rtnetlink sockets that nobody uses just now
 	shut bool
+
+	portMu sync.Mutex // held while HostPortTable is changed, so that our own goroutines do not race
 }
 
 // maxIdle bounds the sockets kept for reuse. A socket costs 15 µs to open.

@@ -56,14 +56,24 @@ func (h *Handle) masqueradeComments(table string) (comments []string, err error)
 }
 
 func (c *conn) masqueradeComments(table string) ([]string, error) {
+	return c.ruleComments(table, masqueradeChain)
+}
+
+// ruleComments returns the comments of the rules in a chain, "" standing for all
+// chains; none where it is missing.
+func (c *conn) ruleComments(table, chain string) ([]string, error) {
 	var comments []string
 	err := c.dumpStable(func() *message {
 		comments = nil
+		attributes := []*nl.RtAttr{text(unix.NFTA_RULE_TABLE, table)}
+		if chain != "" {
+			attributes = append(attributes, text(unix.NFTA_RULE_CHAIN, chain))
+		}
 		return nftRead(nftGetRule, "list rules of table", table, func(body []byte) error {
 			comment, err := ruleComment(body)
 			comments = append(comments, comment)
 			return err
-		}, text(unix.NFTA_RULE_TABLE, table), text(unix.NFTA_RULE_CHAIN, masqueradeChain))
+		}, attributes...)
 	})
 	if isErrno(err, unix.ENOENT) {
 		return nil, nil
@@ -73,12 +83,20 @@ func (c *conn) masqueradeComments(table string) ([]string, error) {
 
 func ruleComment(body []byte) (comment string, err error) {
 	err = parseAttrs(body, nfnetlinkHeader, func(kind int, v []byte) {
-		// libnftnl's list of type, length, value, the comment first if there is one.
-		if kind == unix.NFTA_RULE_USERDATA && len(v) > 2 && v[0] == byte(userdata.TypeComment) && len(v) >= 2+int(v[1]) {
-			comment = unix.ByteSliceToString(v[2 : 2+int(v[1])])
+		if kind == unix.NFTA_RULE_USERDATA {
+			comment = commentOf(v)
 		}
 	})
 	return comment, err
+}
+
+// commentOf reads libnftnl's list of type, length, value, the comment first if
+// there is one.
+func commentOf(v []byte) string {
+	if len(v) > 2 && v[0] == byte(userdata.TypeComment) && len(v) >= 2+int(v[1]) {
+		return unix.ByteSliceToString(v[2 : 2+int(v[1])])
+	}
+	return ""
 }
 
 // rangeSet reads a set.

@@ -9,7 +9,7 @@ import (
 )
 
 // Mend puts back what somebody took from the host's side of an attachment: its
-// interface up, its routes, its neighbours. What is there stays as it is, and
+// interface up, its routes, its neighbours, its ports and limits. What is there stays as it is, and
 // an interface that is gone is not made anew. It returns how many objects were
 // missing. It has no crash point: it may run beside any call, and whoever is
 // killed in it has left less to do.
@@ -40,6 +40,15 @@ func (h *Handle) Mend(p attach.Plan) (mended int, err error) {
 				mended++
 			}
 		}
+		if err != nil {
+			return err
+		}
+		n, err := c.mendShape(p, l)
+		if mended += n; err != nil {
+			return err
+		}
+		n, err = h.mendPorts(p)
+		mended += n
 		return err
 	})
 	return mended, err

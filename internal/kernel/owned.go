@@ -20,6 +20,7 @@ type Owned struct {
 	Addresses  []netip.Addr // from the host routes of RouteProtocol, ascending
 	Index      int
 	MTU        int // bytes
+	Ports      []attach.Mapping
 }
 
 // Owned lists the host ends in the Handle's namespace that bear our mark, by
@@ -52,7 +53,12 @@ func (h *Handle) Owned() ([]Owned, error) {
 		}
 		return nil
 	})
+	ports := map[string][]attach.Mapping{}
+	if err == nil && len(owned) > 0 {
+		ports, err = h.mappedPorts()
+	}
 	for i := range owned {
+		owned[i].Ports = ports[owned[i].HostIfname]
 		// A dump of IPv6 routes that change meanwhile may tell one twice.
 		slices.SortFunc(owned[i].Addresses, netip.Addr.Compare)
 		owned[i].Addresses = slices.Compact(owned[i].Addresses)

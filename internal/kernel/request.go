@@ -19,21 +19,23 @@ const (
 	// rtm_protocol). It is not in the kernel's or iproute2's lists.
 	RouteProtocol = 119
 
-	vethInfoPeer        = 1      // VETH_INFO_PEER, veth.h
-	inet6AddrGenMode    = 8      // IFLA_INET6_ADDR_GEN_MODE, if_link.h; Linux 3.17
-	addrGenModeNone     = 1      // IN6_ADDR_GEN_MODE_NONE
-	inetConf            = 1      // IFLA_INET_CONF, if_link.h
-	ipv4ConfProxyARP    = 3      // IPV4_DEVCONF_PROXY_ARP, ip.h
-	ipv4ConfARPNotify   = 22     // IPV4_DEVCONF_ARP_NOTIFY, ip.h
-	filterSkipStats     = 1 << 3 // RTEXT_FILTER_SKIP_STATS: 200 bytes of counters per link
-	neighbourPermanent  = 0x80   // NUD_PERMANENT, neighbour.h
-	neighbourStale      = 0x04   // NUD_STALE: valid, to be confirmed when used
-	neighbourReachable  = 0x02   // NUD_REACHABLE
-	neighbourDelay      = 0x08   // NUD_DELAY
-	neighbourProbe      = 0x10   // NUD_PROBE
-	neighbourNoARP      = 0x40   // NUD_NOARP: for a forwarding entry, static
-	neighbourValid      = neighbourPermanent | neighbourStale | neighbourReachable | neighbourDelay | neighbourProbe
-	neighbourExtLearned = 0x10 // NTF_EXT_LEARNED: not subject to garbage collection
+	vethInfoPeer      = 1  // VETH_INFO_PEER, veth.h
+	inet6AddrGenMode  = 8  // IFLA_INET6_ADDR_GEN_MODE, if_link.h; Linux 3.17
+	addrGenModeNone   = 1  // IN6_ADDR_GEN_MODE_NONE
+	inetConf          = 1  // IFLA_INET_CONF, if_link.h
+	ipv4ConfProxyARP  = 3  // IPV4_DEVCONF_PROXY_ARP, ip.h
+	ipv4ConfARPNotify = 22 // IPV4_DEVCONF_ARP_NOTIFY, ip.h
+	// ipv4ConfRouteLocalnet is IPV4_DEVCONF_ROUTE_LOCALNET, ip.h.
+	ipv4ConfRouteLocalnet = 26
+	filterSkipStats       = 1 << 3 // RTEXT_FILTER_SKIP_STATS: 200 bytes of counters per link
+	neighbourPermanent    = 0x80   // NUD_PERMANENT, neighbour.h
+	neighbourStale        = 0x04   // NUD_STALE: valid, to be confirmed when used
+	neighbourReachable    = 0x02   // NUD_REACHABLE
+	neighbourDelay        = 0x08   // NUD_DELAY
+	neighbourProbe        = 0x10   // NUD_PROBE
+	neighbourNoARP        = 0x40   // NUD_NOARP: for a forwarding entry, static
+	neighbourValid        = neighbourPermanent | neighbourStale | neighbourReachable | neighbourDelay | neighbourProbe
+	neighbourExtLearned   = 0x10 // NTF_EXT_LEARNED: not subject to garbage collection
 )
 
 const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
@@ -124,6 +126,12 @@ func setAlias(name string, index int, alias string) *message {
 func setProxyARP(name string, index int) *message {
 	return setLink("enable proxy ARP on", name, index, attrs(unix.IFLA_AF_SPEC,
 		attrs(unix.AF_INET, attrs(inetConf, u32(ipv4ConfProxyARP, 1)))))
+}
+
+// setRouteLocalnet lets packets from and to 127.0.0.0/8 pass the link.
+func setRouteLocalnet(name string, index int) *message {
+	return setLink("enable route_localnet on", name, index, attrs(unix.IFLA_AF_SPEC,
+		attrs(unix.AF_INET, attrs(inetConf, u32(ipv4ConfRouteLocalnet, 1)))))
 }
 
 // setNotify makes the link announce its IPv4 addresses when its hardware

@@ -34,6 +34,8 @@ func codeOf(err error) cni.Code {
 		return cni.CodeTryAgain
 	case is[*ipam.InUseError](err), is[*facts.AddressError](err), is[*kernel.RouteExistsError](err):
 		return cni.CodeAddressInUse
+	case is[*facts.PortError](err), is[*kernel.PortTakenError](err):
+		return cni.CodePortInUse
 	case is[*ipam.NotInPoolError](err), is[*ipam.WantError](err), is[*engine.PlanError](err):
 		return cni.CodeConfig
 	case is[*engine.AttachedError](err), is[*kernel.ExistsError](err):

@@ -10,6 +10,7 @@ import (
 
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/crash"
+	"weft.dev/weft/internal/wire"
 )
 
 // IPAMName is the name under which the binary is an IPAM plugin.
@@ -37,7 +38,7 @@ func Main(p Process) int {
 		return p.fail(start, call, "", cni.Errorf(cni.CodeIO, "read the configuration from standard input (at most %d bytes): %w", maxStdin, err))
 	}
 	call.Stdin = stdin
-	out, logFile, cerr, after := p.serve(call)
+	out, logFile, cerr, after := p.serve(start, call)
 	status := 0
 	if cerr != nil {
 		status = p.fail(start, call, logFile, cerr)
@@ -85,7 +86,7 @@ func (p Process) version() int {
 
 // serve decides who answers. after is what to do once the answer is out; nil:
 // nothing.
-func (p Process) serve(call cni.Call) (out []byte, logFile string, cerr *cni.Error, after func()) {
+func (p Process) serve(start time.Time, call cni.Call) (out []byte, logFile string, cerr *cni.Error, after func()) {
 	defer func() {
 		// A panic would print a trace and nothing on standard output, and the
 		// runtime would show the operator neither code nor message.
@@ -97,10 +98,11 @@ func (p Process) serve(call cni.Call) (out []byte, logFile string, cerr *cni.Err
 		return nil, "", cerr, nil
 	}
 	ipam := filepath.Base(p.Name) == IPAMName
+	from := wire.Origin{Started: start.UnixNano(), TraceParent: p.Getenv("TRACEPARENT")}
 	if to, ok := cni.ParseForwarding(call.Stdin); ok && !ipam {
 		ctx := deadline(to.Timeout)
 		defer ctx.end()
-		out, cerr := Forward(ctx, call, to)
+		out, cerr := forward(ctx, call, to, from)
 		return out, to.LogFile, cerr, nil
 	}
 	parse := cni.ParseConfig
@@ -117,7 +119,7 @@ func (p Process) serve(call cni.Call) (out []byte, logFile string, cerr *cni.Err
 	case ipam:
 		out, cerr, finish = serveIPAM(ctx, call, cfg)
 	case cfg.Thick():
-		out, cerr = Forward(ctx, call, cfg.Forwarding())
+		out, cerr = forward(ctx, call, cfg.Forwarding(), from)
 	default:
 		out, cerr, finish = thin(ctx, call, cfg)
 	}

@@ -18,6 +18,11 @@ import (
 // Forward hands a call to the agent, and serves it itself where the agent is down
 // and the verb allows it.
 func Forward(ctx context.Context, call cni.Call, to cni.Forwarding) ([]byte, *cni.Error) {
+	return forward(ctx, call, to, wire.Origin{})
+}
+
+// forward is Forward for the call that this process was started for.
+func forward(ctx context.Context, call cni.Call, to cni.Forwarding, from wire.Origin) ([]byte, *cni.Error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(to.Timeout)
@@ -33,7 +38,7 @@ func Forward(ctx context.Context, call cni.Call, to cni.Forwarding) ([]byte, *cn
 		defer ns.Close()
 		netns = ns.FD()
 	}
-	out, cerr, err := ask(call, to.Socket, netns, deadline)
+	out, cerr, err := ask(call, from, to.Socket, netns, deadline)
 	if err == nil {
 		return out, cerr
 	}
@@ -55,7 +60,7 @@ func Forward(ctx context.Context, call cni.Call, to cni.Forwarding) ([]byte, *cn
 		}
 		// The agent has come back while we tried. It has the journal before it
 		// listens, and may go away again.
-		if out, cerr, err = ask(call, to.Socket, netns, deadline); err == nil {
+		if out, cerr, err = ask(call, from, to.Socket, netns, deadline); err == nil {
 			return out, cerr
 		}
 		if !errors.Is(err, wire.ErrNoAgent) || time.Until(deadline) < startPause {
@@ -95,14 +100,14 @@ func noAgentError(call cni.Call, err error) *cni.Error {
 }
 
 // ask calls the agent. err is set where there is no answer; cerr is an answer.
-func ask(call cni.Call, socket string, netns int, deadline time.Time) (out []byte, cerr *cni.Error, err error) {
+func ask(call cni.Call, from wire.Origin, socket string, netns int, deadline time.Time) (out []byte, cerr *cni.Error, err error) {
 	env := make(map[string]string)
 	for _, kv := range call.Env() {
 		if k, v, _ := strings.Cut(kv, "="); v != "" {
 			env[k] = v
 		}
 	}
-	resp, err := wire.Call(socket, wire.Request{Env: env, Config: call.Stdin}, netns, deadline)
+	resp, err := wire.Call(socket, wire.Request{Env: env, Config: call.Stdin, Origin: from}, netns, deadline)
 	if err != nil {
 		return nil, nil, err
 	}

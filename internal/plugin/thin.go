@@ -134,7 +134,7 @@ func offline(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.
 			if len(network.Pool.Sets) == 0 {
 				return network, cni.Errorf(cni.CodeTryAgain, "the agent is down and has never recorded its network in %s: start it", cfg.StateDir)
 			}
-			return network.For(cfg.Name, cfg.MTU), nil
+			return network.Ordinary().For(cfg.Name, cfg.MTU), nil
 		},
 	}
 	return v.Serve(ctx, call, cfg)

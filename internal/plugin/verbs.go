@@ -25,6 +25,9 @@ type Verbs struct {
 	// OpenNetns opens the sandbox: by its path, or by the descriptor that came
 	// with the request.
 	OpenNetns func(path string) (*kernel.Netns, error)
+	// Announce and Mark, where set, are those of engine.AddRequest.
+	Announce func(ctx context.Context, a engine.Attachment) error
+	Mark     func(step string)
 }
 
 // Serve answers one call. The answer is what goes to standard output; empty
@@ -72,7 +75,8 @@ func (v Verbs) add(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte,
 	}
 	req := engine.AddRequest{
 		Key: call.Key(cfg.Name), Pod: cfg.Args.Pod, Network: network, Netns: ns,
-		MAC: cfg.MAC, Sysctls: cfg.Sysctl, Want: cfg.Want,
+		MAC: cfg.MAC, Sysctls: cfg.Sysctl, Want: cfg.Want, Ports: cfg.Ports, Limits: cfg.Limits,
+		Announce: v.Announce, Mark: v.Mark,
 	}
 	dns := firstDNS(cfg.DNS, v.DNS)
 	if d := delegateOf(call, cfg); d != nil {

@@ -22,6 +22,9 @@ func (t *Table[K, V]) read(now time.Time, p *Pass) {
 		return
 	}
 	t.judge(now)
+	if t.behindAt.IsZero() && !t.inSync() {
+		t.behindAt = now
+	}
 	if due := t.readDue(); due.After(now) {
 		return
 	}

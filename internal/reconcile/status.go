@@ -19,6 +19,7 @@ type Status struct {
 	Failing []Failing
 
 	InSyncSince time.Time // zero: not in sync
+	BehindSince time.Time // when the oldest change that is not applied yet was first tried; zero: all are
 	LastError   error     // stays when it is over
 	LastErrorAt time.Time
 
@@ -92,6 +93,9 @@ func (t *Table[K, V]) finish(now time.Time) time.Time {
 	case t.syncedAt.IsZero():
 		t.syncedAt = now
 	}
+	if t.inSync() {
+		t.behindAt = time.Time{}
+	}
 	due := t.readDue()
 	if due.IsZero() {
 		return now
@@ -127,6 +131,7 @@ func (t *Table[K, V]) status() Status {
 	if t.inSync() {
 		s.InSyncSince = t.syncedAt
 	}
+	s.BehindSince = t.behindSince()
 	if t.reading.err != nil {
 		s.Failing = append(s.Failing, t.reading.failing(t.kind))
 	}
@@ -134,6 +139,26 @@ func (t *Table[K, V]) status() Status {
 		s.Failing = append(s.Failing, t.failures[k].failing(t.describe(k)))
 	}
 	return s
+}
+
+// behindSince returns the time of the oldest change that is not applied. What
+// failed says it by itself; what no Step has come to yet waits since the first
+// Step that found something to do.
+func (t *Table[K, V]) behindSince() time.Time {
+	if !t.open || t.inSync() {
+		return time.Time{}
+	}
+	var since time.Time
+	if t.reading.err != nil {
+		since = t.reading.since
+	}
+	for _, f := range t.failures {
+		since = earliest(since, f.since)
+	}
+	if _, pending := t.tracker.Len(); pending > len(t.failures) || since.IsZero() {
+		since = earliest(since, t.behindAt)
+	}
+	return since
 }
 
 func (t *Table[K, V]) objects() []Object {

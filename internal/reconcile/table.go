@@ -34,6 +34,7 @@ type Table[K delta.Key[K], V comparable] struct {
 	noticed map[K]notice[V] // what contradicts the last observation, by key
 
 	syncedAt time.Time // in sync since; zero: not in sync at the end of the last Step
+	behindAt time.Time // when a Step first found something to do; zero: in sync since then
 	lastErr  error
 	lastAt   time.Time
 }

@@ -35,6 +35,18 @@ type Request struct {
 	// clock, which both processes share: a request that waited in the socket of
 	// an agent that hung is not served for a caller long gone.
 	Deadline int64 `json:"deadline"`
+	Origin
+}
+
+// Origin says where a call comes from, for those who measure. All of it may be
+// missing.
+type Origin struct {
+	// Started is when the shim began, in Unix nanoseconds.
+	Started int64 `json:"started,omitempty"`
+	// TraceParent is the runtime's span as the W3C's Trace Context writes it:
+	// libcni puts it into the environment (TRACEPARENT) where the runtime
+	// traces.
+	TraceParent string `json:"traceParent,omitempty"`
 }
 
 // Response is the plugin's whole answer, or the answer to a Query.

@@ -47,8 +47,8 @@ compile() {
 		echo "components: build $name $version: ${pkg##*/}" >&2
 		CGO_ENABLED=$cgo go build -trimpath -tags "$tags" -ldflags "$flags" -o "$out/" "$pkg"
 	done
-	# etcd's package is called after its module: v3.
-	[ ! -e "$out/v3" ] || mv "$out/v3" "$out/$name"
+	# etcd's program is called after the last part of its path that is no version.
+	[ ! -e "$out/server" ] || mv "$out/server" "$out/$name"
 }
 
 mkdir -p "$cache"

@@ -14,7 +14,7 @@ const (
 )
 
 func capabilityCases() []Case {
-	return slices.Concat(refusedCapabilities(), []Case{
+	return slices.Concat(refusedCapabilities(), hostPortCases(), []Case{
 		{
 			ID: "CAP-02", Level: MUST, Spec: specCapability,
 			Claim: "Capability ips: the pod gets the address, with or without prefix length",
@@ -146,8 +146,6 @@ func refusedCapabilities() (cases []Case) {
 		{"infinibandGUID", "c2:11:22:33:44:55:66:77", "c2:11:22:33:44:55:66:77"},
 		{"deviceID", "0000:04:00.5", "0000:04:00.5"},
 		{"aliases", List{"primary-db"}, "primary-db"},
-		{"portMappings", List{Object{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}, "8080"},
-		{"bandwidth", Object{"ingressRate": 2048, "ingressBurst": 1600, "egressRate": 4096, "egressBurst": 1601}, "1601"},
 	} {
 		cases = append(cases, Case{
 			ID: "CAP-01@" + k.key, Level: MUST, Spec: specError,

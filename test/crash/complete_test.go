@@ -94,7 +94,7 @@ func (st *stage) traced(p pod) []step {
 		binary = "weft-ipam"
 	}
 	stdin := filepath.Join(st.n.Dir, "stdin")
-	st.must(os.WriteFile(stdin, []byte(st.config(st.n, true)), 0o600))
+	st.must(os.WriteFile(stdin, []byte(st.config(st.n, p.key.ContainerID, true)), 0o600))
 	in, err := os.Open(stdin)
 	st.must(err)
 	defer in.Close()

@@ -127,6 +127,11 @@ func (s scenario) expected() []string {
 		want = []string{"journal-before-write", "journal-after-write"}
 	case s.verb == "ADD":
 		want = []string{"kernel-link-add:before", "kernel-host-link:after", "kernel-pod-link:after", "journal-after-write"}
+		if s.capable {
+			want = append(want, "kernel-shape:shaper", "kernel-shape:after", "kernel-hostport:mapped", "kernel-hostport:after")
+		}
+	case s.capable:
+		want = []string{"kernel-hostport:unmapped", "kernel-group-delete:marked", "kernel-group-delete:after", "kernel-hostport:removed"}
 	default:
 		want = []string{"kernel-link-delete:before", "kernel-link-delete:after", "journal-after-write"}
 	}

@@ -27,6 +27,7 @@ type scenario struct {
 	agent   bool // the agent dies; otherwise the plugin
 	beside  bool // another pod lives on the node all the time
 	compact bool // the journal is long enough to be compacted during the call
+	capable bool // the pod has ports of the host, and limits
 }
 
 func (s scenario) String() string {
@@ -39,6 +40,9 @@ func (s scenario) String() string {
 	}
 	if s.compact {
 		name += "-compact"
+	}
+	if s.capable {
+		name += "-capable"
 	}
 	return name
 }
@@ -60,6 +64,9 @@ func scenarios() []scenario {
 			scenario{mode: thick, verb: verb, beside: true},
 			scenario{mode: offline, verb: verb, beside: true},
 			scenario{mode: ipamOnly, verb: verb, beside: true},
+			scenario{mode: thin, verb: verb, beside: true, capable: true},
+			scenario{mode: thick, verb: verb, beside: true, agent: true, capable: true},
+			scenario{mode: offline, verb: verb, beside: true, capable: true},
 		)
 	}
 	return all
@@ -99,12 +106,16 @@ const (
 	routes = `[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`
 	// agentNetwork is the network section of the agent's configuration.
 	agentNetwork = `{"ranges":` + ranges + `,"routes":` + routes + `}`
-	network      = "net"
-	ifname       = "eth0"
+	// capabilities are what a runtime passes for a pod with ports and limits.
+	capabilities = `,"runtimeConfig":{"portMappings":[{"HostPort":8080,"ContainerPort":80,"Protocol":"tcp"},{"HostPort":5353,"ContainerPort":53,"Protocol":"udp"}],` +
+		`"bandwidth":{"IngressRate":10000000,"IngressBurst":4294967295,"EgressRate":10000000,"EgressBurst":4294967295}}`
+	network   = "net"
+	bystander = "bystander" // the pod that lives all the time, without capabilities
+	ifname    = "eth0"
 )
 
-// config returns the plugin's configuration.
-func (s scenario) config(n *node.Node, repeated bool) string {
+// config returns the plugin's configuration for a container.
+func (s scenario) config(n *node.Node, container string, repeated bool) string {
 	ipam := fmt.Sprintf(`"stateDir":%q,"ipam":{"type":"weft-ipam","ranges":%s,"routes":%s}`, n.StateDir, ranges, routes)
 	switch s.mode {
 	case hostLocal:
@@ -118,6 +129,9 @@ func (s scenario) config(n *node.Node, repeated bool) string {
 	}
 	if repeated {
 		ipam += `,"repeatAdd":"return"`
+	}
+	if s.capable && container != bystander {
+		ipam += capabilities
 	}
 	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"type":"weft-cni",%s}`, network, ipam)
 }

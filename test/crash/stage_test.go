@@ -60,7 +60,7 @@ func newStage(t *testing.T, s scenario) *stage {
 	st.gone(first)
 	st.must(first.sandbox.Delete())
 	if s.beside {
-		p := st.newPod("bystander")
+		p := st.newPod(bystander)
 		st.ok(st.call("ADD", p))
 	}
 	st.stopAgentIfOffline()
@@ -141,7 +141,7 @@ func (st *stage) callWith(verb string, p pod, repeated bool) node.Outcome {
 	}
 	o, err := st.n.Call(node.Call{
 		Verb: verb, ContainerID: p.key.ContainerID, Netns: p.sandbox.Path, Ifname: p.key.Ifname,
-		Config: st.config(st.n, repeated), Binary: binary,
+		Config: st.config(st.n, p.key.ContainerID, repeated), Binary: binary,
 		Env: []string{"WEFT_CRASH_FILE=" + st.crashFile + ".plugin", "WEFT_CRASH_TRACE=" + st.pluginTrace},
 	})
 	st.must(err)

@@ -45,7 +45,7 @@ func (st *stage) killTogether(name string) bool {
 	for i, p := range pods {
 		calls.Go(func() {
 			outcomes[i], _ = st.n.Call(node.Call{ // an error is an outcome that is not OK
-				Verb: "DEL", ContainerID: p.key.ContainerID, Netns: p.sandbox.Path, Ifname: p.key.Ifname, Config: st.config(st.n, true),
+				Verb: "DEL", ContainerID: p.key.ContainerID, Netns: p.sandbox.Path, Ifname: p.key.Ifname, Config: st.config(st.n, p.key.ContainerID, true),
 			})
 		})
 	}

@@ -114,7 +114,7 @@ func TestAgentInside(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, config, "", slog.New(slog.NewTextHandler(ready, nil)), new(slog.LevelVar))
+		ended <- agent.Run(ctx, config, "", "test", slog.New(slog.NewTextHandler(ready, nil)), new(slog.LevelVar))
 	}()
 	select {
 	case <-ready:

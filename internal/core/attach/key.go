@@ -48,6 +48,21 @@ func (k Key) HostIfname() string {
 	return HostIfnamePrefix + hostIfnameEncoding.EncodeToString(sum[:7])[:11]
 }
 
+// shaperPrefix takes the place of HostIfnamePrefix, and is as long.
+const shaperPrefix = "wshp"
+
+// Shaper returns the name of the interface of kind ifb that belongs to a host
+// end: in it waits what the pod sends.
+func Shaper(hostIfname string) string {
+	return shaperPrefix + strings.TrimPrefix(hostIfname, HostIfnamePrefix)
+}
+
+// ShapedBy is the inverse of Shaper. It reports false for any other name.
+func ShapedBy(ifname string) (hostIfname string, ok bool) {
+	hash, ok := strings.CutPrefix(ifname, shaperPrefix)
+	return HostIfnamePrefix + hash, ok
+}
+
 // MAC returns the default hardware address of the pod's end: locally
 // administered, unicast, derived from the key, so that a repeated ADD gives
 // the pod the address that its peers may have cached.

@@ -33,7 +33,7 @@ const (
 
 // NewPlan derives the plan. It refuses a spec that no kernel state can satisfy:
 // no address, an MTU out of range, a route whose gateway is not on the link or
-// whose family the attachment does not have.
+// whose family the attachment does not have, a port that cannot be mapped.
 func NewPlan(s Spec) (Plan, error) {
 	p := Plan{
 		HostIfname: s.Key.HostIfname(),
@@ -43,6 +43,11 @@ func NewPlan(s Spec) (Plan, error) {
 		MAC:        s.MAC,
 		MTU:        s.MTU,
 		Sysctls:    s.Sysctls,
+		ToPod:      s.Limits.Ingress.Bucket(),
+		ToHost:     s.Limits.Egress.Bucket(),
+	}
+	if !p.ToHost.IsZero() {
+		p.Shaper = Shaper(p.HostIfname)
 	}
 	if p.MAC.IsZero() {
 		p.MAC = s.Key.MAC()
@@ -76,6 +81,10 @@ func NewPlan(s Spec) (Plan, error) {
 	}
 	p.Routes = append(p.Routes, subnetRoutes(s.Addresses, p.Routes)...)
 	yield(p.Routes, s.Rank)
+	var err error
+	if p.Ports, err = Mappings(s.Ports, s.Addresses); err != nil {
+		return Plan{}, fmt.Errorf("attachment %s: %w", s.Key, err)
+	}
 	return p, nil
 }
 

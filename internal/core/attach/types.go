@@ -80,6 +80,8 @@ type Spec struct {
 	Addresses []Address
 	Routes    []Route
 	Sysctls   []Sysctl
+	Ports     []Port
+	Limits    Limits
 	// Rank is the place of this attachment among those of its container, from
 	// 0. Two of them may want the same route: one without a priority of its
 	// own yields to the attachment that came first.
@@ -96,7 +98,9 @@ type Neighbour struct {
 // Plan is every kernel object of one attachment.
 //
 // Undoing a plan is deleting the host end of the veth pair: the kernel removes
-// the other end, all addresses, routes and neighbours with it.
+// the other end, all addresses, routes and neighbours with it. Beside it there
+// are only the ports of the host and the interface named Shaper, both of which
+// are found by HostIfname.
 type Plan struct {
 	HostIfname string // in the host's namespace
 	Ifname     string // in the sandbox
@@ -112,6 +116,10 @@ type Plan struct {
 	HostNeighbours []Neighbour    // on the host: the pod's addresses
 	ProxyARP       bool           // the host end answers ARP for everything: a link-scope IPv4 route wants it
 	Sysctls        []Sysctl
+
+	Ports         []Mapping // ports of the host that lead to the pod
+	ToPod, ToHost Bucket    // limits of what the pod receives and sends
+	Shaper        string    // the interface of kind ifb in which what the pod sends waits; "": ToHost is zero
 }
 
 // HasIPv6 reports whether the sandbox needs IPv6 on its interface.

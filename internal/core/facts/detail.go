@@ -24,6 +24,8 @@ type Detail struct {
 	Routes    []attach.Route   `json:"routes,omitempty"`
 	Sysctls   []attach.Sysctl  `json:"sysctls,omitempty"`
 	Rank      int              `json:"rank,omitempty"`
+	Ports     []attach.Port    `json:"ports,omitempty"`
+	Limits    attach.Limits    `json:"limits,omitzero"`
 
 	// Pool lists the subnets of the network at the time of ADD, which is what
 	// the node's objects of a network that no agent looks after depend on.
@@ -43,6 +45,7 @@ func NewDetail(s attach.Spec) Detail {
 	return Detail{
 		Pod: s.Pod, MAC: s.MAC, MTU: s.MTU,
 		Addresses: s.Addresses, Routes: s.Routes, Sysctls: s.Sysctls, Rank: s.Rank,
+		Ports: s.Ports, Limits: s.Limits,
 	}
 }
 
@@ -51,6 +54,7 @@ func (d Detail) Spec(k attach.Key, instance string) attach.Spec {
 	return attach.Spec{
 		Key: k, Instance: instance, Pod: d.Pod, MAC: d.MAC, MTU: d.MTU,
 		Addresses: d.Addresses, Routes: d.Routes, Sysctls: d.Sysctls, Rank: d.Rank,
+		Ports: d.Ports, Limits: d.Limits,
 	}
 }
 

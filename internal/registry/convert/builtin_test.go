@@ -80,6 +80,22 @@ status:
 	}
 }
 
+func TestNodeWhoseNetworkIsNotReady(t *testing.T) {
+	for text, want := range map[string]bool{
+		"status: {conditions: [{type: NetworkUnavailable, status: 'True'}]}":                                 true,
+		"status: {conditions: [{type: NetworkUnavailable, status: 'False'}]}":                                false,
+		"status: {conditions: [{type: NetworkUnavailable, status: Unknown}]}":                                false,
+		"status: {conditions: [{type: Ready, status: 'True'}]}":                                              false,
+		"spec: {taints: [{key: a, effect: NoSchedule}, {key: weft.dev/agent-not-ready, effect: NoExecute}]}": true,
+		"spec: {taints: [{key: node.kubernetes.io/not-ready, effect: NoSchedule}]}":                          false,
+	} {
+		got, err := Node(decode[corev1.Node](t, "metadata: {name: a}\n"+text))
+		if err != nil || got.Unmarked != want {
+			t.Errorf("%s: unmarked %v, %v", text, got.Unmarked, err)
+		}
+	}
+}
+
 func TestNodeMistakes(t *testing.T) {
 	_, err := Node(decode[corev1.Node](t, `
 spec: {podCIDRs: [10.42.3.1/24, 10.43.0.0/24, 10.44.0.0/24, x, 127.0.0.0/24, 0.0.0.0/0]}
@@ -96,8 +112,9 @@ status: {addresses: [{type: InternalIP, address: x}]}
 }
 
 func TestNamespace(t *testing.T) {
-	got, err := Namespace(decode[corev1.Namespace](t, "metadata: {name: a, labels: {b: c}}"))
-	if diff := cmp.Diff(cluster.Namespace{Name: "a", Labels: map[string]string{"b": "c"}}, got); err != nil || diff != "" {
+	got, err := Namespace(decode[corev1.Namespace](t, "metadata: {name: a, labels: {b: c}, annotations: {weft.dev/pool: blue, weft.deviant/x: y, x: y}}"))
+	want := cluster.Namespace{Name: "a", Labels: map[string]string{"b": "c"}, Annotations: map[string]string{"weft.dev/pool": "blue"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	_, err = Namespace(&corev1.Namespace{})
@@ -107,6 +124,12 @@ func TestNamespace(t *testing.T) {
 func TestPod(t *testing.T) {
 	const meta = "metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}}\n"
 	want := cluster.Pod{Namespace: "ns", Name: "web-0", UID: "u", Labels: map[string]string{"app": "web"}}
+	withMeta := func(text string) string {
+		if strings.HasPrefix(text, "metadata:") {
+			return text
+		}
+		return meta + text
+	}
 	cases := map[string]struct {
 		text string
 		edit func(*cluster.Pod)
@@ -118,14 +141,34 @@ func TestPod(t *testing.T) {
 		},
 		"podIP only":   {"status: {podIP: 10.42.3.5}", func(p *cluster.Pod) { p.Addresses = addrs("10.42.3.5") }},
 		"host network": {"spec: {hostNetwork: true}", func(p *cluster.Pod) { p.HostNetwork = true }},
-		"succeeded":    {"status: {phase: Succeeded, podIP: 10.42.3.5}", func(*cluster.Pod) {}},
-		"failed":       {"status: {phase: Failed, podIPs: [{ip: 10.42.3.5}]}", func(*cluster.Pod) {}},
+		"annotated": {
+			"metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}, annotations: {weft.dev/pool: blue, other.dev/x: y}}",
+			func(p *cluster.Pod) { p.Annotations = map[string]string{"weft.dev/pool": "blue"} },
+		},
+		"made by a controller": {
+			"metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}, ownerReferences: " +
+				"[{apiVersion: v1, kind: ConfigMap, name: c, uid: c1}, {apiVersion: apps/v1, kind: StatefulSet, name: web, uid: s1, controller: true}]}",
+			func(p *cluster.Pod) {
+				p.Controller = cluster.Owner{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "s1"}
+			},
+		},
+		"scheduled": {
+			"metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}, creationTimestamp: '2026-01-02T03:04:05Z'}\nstatus: {conditions: " +
+				"[{type: PodScheduled, status: 'True', lastTransitionTime: '2026-01-02T03:04:06Z'}, {type: Ready, status: 'False', lastTransitionTime: '2026-01-02T03:04:07Z'}]}",
+			func(p *cluster.Pod) { p.Created, p.Scheduled = 1767323045e9, 1767323046e9 },
+		},
+		"ready": {
+			"status: {conditions: [{type: Ready, status: 'True', lastTransitionTime: '2026-01-02T03:04:07Z'}]}",
+			func(p *cluster.Pod) { p.Ready = 1767323047e9 },
+		},
+		"succeeded": {"status: {phase: Succeeded, podIP: 10.42.3.5}", func(*cluster.Pod) {}},
+		"failed":    {"status: {phase: Failed, podIPs: [{ip: 10.42.3.5}]}", func(*cluster.Pod) {}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			want := want
 			c.edit(&want)
-			got, err := Pod(decode[corev1.Pod](t, meta+c.text))
+			got, err := Pod(decode[corev1.Pod](t, withMeta(c.text)))
 			if diff := cmp.Diff(want, got, byValue); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}

@@ -29,6 +29,7 @@ func Lease(l *v1alpha1.SubnetLease) (cluster.Lease, error) {
 		Created: created(l.CreationTimestamp),
 		Pool:    shared(l.Spec.Pool),
 		Node:    shared(l.Spec.NodeName),
+		Pod:     l.Spec.Pod,
 	}
 	for _, o := range l.OwnerReferences {
 		if isNode(o) {
@@ -52,7 +53,7 @@ func SubnetLease(l cluster.Lease) *v1alpha1.SubnetLease {
 	object := &v1alpha1.SubnetLease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.SubnetLeaseKind},
 		ObjectMeta: metav1.ObjectMeta{Name: l.Name(), UID: types.UID(l.UID), ResourceVersion: l.Version},
-		Spec:       v1alpha1.SubnetLeaseSpec{Subnet: l.Subnet.String(), Pool: l.Pool, NodeName: l.Node},
+		Spec:       v1alpha1.SubnetLeaseSpec{Subnet: l.Subnet.String(), Pool: l.Pool, NodeName: l.Node, Pod: l.Pod},
 	}
 	if l.Created != 0 {
 		object.CreationTimestamp = metav1.NewTime(time.Unix(0, l.Created).UTC().Truncate(time.Second))

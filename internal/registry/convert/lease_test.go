@@ -81,6 +81,28 @@ spec:
 	}
 }
 
+func TestLeaseOfAPod(t *testing.T) {
+	const manifest = `apiVersion: weft.dev/v1alpha1
+kind: SubnetLease
+metadata:
+  name: 10-42-3-7-32
+spec:
+  nodeName: a
+  pod: shop/web-0
+  pool: default
+  subnet: 10.42.3.7/32
+`
+	want := cluster.Lease{Subnet: netip.MustParsePrefix("10.42.3.7/32"), Pool: "default", Node: "a", Pod: "shop/web-0"}
+	got, err := Lease(decode[v1alpha1.SubnetLease](t, manifest))
+	if diff := cmp.Diff(want, got, byValue); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	text, err := yaml.Marshal(SubnetLease(want))
+	if diff := cmp.Diff(manifest, string(text)); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
 func TestLeaseIsPutInOrder(t *testing.T) {
 	got, err := Lease(decode[v1alpha1.SubnetLease](t, `
 metadata:
@@ -138,6 +160,9 @@ func drawLease(t *rapid.T) cluster.Lease {
 		Pool:    rapid.OneOf(rapid.Just(""), name).Draw(t, "pool"),
 		Node:    name.Draw(t, "node"),
 		NodeUID: rapid.SampledFrom([]string{"", "u1"}).Draw(t, "node uid"),
+	}
+	if l.Subnet.IsSingleIP() {
+		l.Pod = rapid.StringMatching(`[a-z0-9]{1,9}/[a-z0-9]{1,5}([-.][a-z0-9]{1,5})?`).Draw(t, "pod")
 	}
 	for _, is4 := range []bool{true, false} {
 		if rapid.Bool().Draw(t, "has an address") {

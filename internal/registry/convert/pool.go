@@ -28,6 +28,7 @@ func Pool(p *v1alpha1.IPPool) (cluster.Pool, error) {
 		Reserved:   merged(p.Spec.Reserved),
 		Masquerade: *p.Spec.Masquerade,
 		Selector:   selector(p.Spec.NodeSelector),
+		OnRequest:  p.Spec.OnRequest,
 	}
 	for _, r := range []*v1alpha1.IPPoolRange{p.Spec.IPv4, p.Spec.IPv6} {
 		if r != nil {

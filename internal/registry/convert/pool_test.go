@@ -25,13 +25,15 @@ spec:
   ipv4: {cidr: 10.42.0.0/16, blockSize: 26}
   reserved: ["fd00:42::1", 10.42.9.0/24, 10.42.0.0/25, 10.42.9.7, 10.42.0.128/25]
   masquerade: false
+  onRequest: true
   nodeSelector:
     matchLabels: {zone: a, disk: ssd}
     matchExpressions: [{key: arch, operator: NotIn, values: [s390x]}, {key: gpu, operator: DoesNotExist}]
 `)
 	want := cluster.Pool{
-		Name:    "default",
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano(),
+		Name:      "default",
+		OnRequest: true,
+		Created:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano(),
 		Ranges: []cluster.PoolRange{
 			{CIDR: netip.MustParsePrefix("10.42.0.0/16"), BlockBits: 26},
 			{CIDR: netip.MustParsePrefix("fd00:42::/48"), BlockBits: 72},

@@ -5,7 +5,7 @@
 //
 // # Layout
 //
-//	<directory>/*.yaml, *.yml, *.json          Node, Namespace, Pod, IPPool
+//	<directory>/*.yaml, *.yml, *.json          Node, Namespace, Pod, IPPool, AddressClaim
 //	<directory>/<any>/*.yaml, *.yml, *.json    likewise
 //	<directory>/subnetleases/<name>.yaml       SubnetLease; the file name is the claim
 //	<directory>/.weft/                         lock and draft of writers

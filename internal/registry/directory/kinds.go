@@ -13,7 +13,7 @@ import (
 	"weft.dev/weft/internal/registry/convert"
 )
 
-// defaultNamespace is where a Pod is that does not say it.
+// defaultNamespace is where a Pod or an AddressClaim is that does not say it.
 const defaultNamespace = corev1.NamespaceDefault
 
 // readers has the kinds that are read, by apiVersion and kind. What a reader
@@ -25,6 +25,15 @@ var readers = map[string]func(object []byte) (any, error){
 
 	v1alpha1.GroupVersion.String() + " " + v1alpha1.IPPoolKind:      ours(convert.Pool),
 	v1alpha1.GroupVersion.String() + " " + v1alpha1.SubnetLeaseKind: ours(convert.Lease),
+
+	v1alpha1.GroupVersion.String() + " " + v1alpha1.AddressClaimKind: ours(claim),
+}
+
+func claim(c *v1alpha1.AddressClaim) (cluster.Claim, error) {
+	if c.Namespace == "" {
+		c.Namespace = defaultNamespace
+	}
+	return convert.Claim(c)
 }
 
 func pod(p *corev1.Pod) (cluster.Pod, error) {

@@ -146,7 +146,7 @@ func (h *header) key() (registry.Key, error) {
 	if wrong := validation.IsDNS1123Subdomain(key.Name); wrong != nil {
 		return key, fmt.Errorf("%s with the name %q: %s", h.Kind, clip(key.Name), wrong[0])
 	}
-	if key.Kind != registry.Pod {
+	if key.Kind != registry.Pod && key.Kind != registry.AddressClaim {
 		return key, nil
 	}
 	namespace := cmp.Or(h.Metadata.Namespace, defaultNamespace)

@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		"JSON with tabs":      {text: "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Namespace\",\n\t\"metadata\": {\"name\": \"x\"}\n}", want: []string{"Namespace x"}, documents: 1},
 		"List":                {text: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: x}}\n- {apiVersion: v1, kind: Namespace, metadata: {name: z}}\n", want: []string{"Namespace x", "Namespace z"}, documents: 1},
 		"Pods":                {text: "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: n1}}\n", want: []string{"Pod default/p", "Pod n1/p"}, documents: 2},
+		"claims":              {text: "{apiVersion: weft.dev/v1alpha1, kind: AddressClaim, metadata: {name: p}, spec: {ipv4: 10.42.3.7}}\n---\n{apiVersion: weft.dev/v1alpha1, kind: AddressClaim, metadata: {name: p, namespace: n1}, spec: {}}\n", want: []string{"AddressClaim default/p", "!AddressClaim n1/p"}, documents: 2},
 		"foreign":             {text: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: p}, metadata2: 5}\n---\n{apiVersion: v2, kind: Node, metadata: {name: p}}\n", documents: 2},
 		"newer Node":          {text: nodeText("a", "1") + "future: {}\n", want: []string{"Node a"}, documents: 1},
 		"wrong case":          {text: "{apiVersion: v1, Kind: Node, metadata: {name: a}}", documents: 1, wrong: "has no apiVersion or no kind", torn: true},

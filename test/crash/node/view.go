@@ -30,7 +30,7 @@ type View []string
 func (n *Node) View() (View, error) {
 	var v View
 	err := n.Do(func() error {
-		for _, observe := range []func() (View, error){links, hostRoutes, tables} {
+		for _, observe := range []func() (View, error){links, hostRoutes, steady(tables), steady(mappings)} {
 			lines, err := observe()
 			if err != nil {
 				return err
@@ -172,6 +172,21 @@ func (n *Node) LedTo(a netip.Addr) string {
 	return name
 }
 
+// steady repeats a look at nftables from which something went away meanwhile:
+// an agent deletes its table with the last port. The library gives that as text
+// only.
+func steady(list func() (View, error)) func() (View, error) {
+	const most = 100
+	return func() (v View, err error) {
+		for range most {
+			if v, err = list(); err == nil || !strings.HasSuffix(err.Error(), unix.ENOENT.Error()) {
+				break
+			}
+		}
+		return v, err
+	}
+}
+
 func tables() (View, error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -195,6 +210,37 @@ func tables() (View, error) {
 			return nil, err
 		}
 		v = append(v, fmt.Sprintf("nft chain %s %s with %d rules", chain.Table.Name, chain.Name, len(rules)))
+	}
+	return v, nil
+}
+
+// mappings lists what ports of the host lead to.
+func mappings() (View, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.ListTables()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(t *nftables.Table) bool { return t.Name == kernel.HostPortTable })
+	if i < 0 {
+		return nil, nil
+	}
+	sets, err := c.GetSets(all[i])
+	if err != nil {
+		return nil, err
+	}
+	var v View
+	for _, set := range sets {
+		elements, err := c.GetSetElements(set)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elements {
+			v = append(v, fmt.Sprintf("nft element of %s: %x to %x", set.Name, e.Key, e.Val))
+		}
 	}
 	return v, nil
 }

@@ -1,0 +1,74 @@
+{{- define "weft.labels" -}}
+app.kubernetes.io/name: weft
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "weft.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "weft.agentConfiguration" -}}
+{{- $filled := dict
+      "apiVersion" "weft.dev/v1alpha1"
+      "kind" "AgentConfiguration"
+      "stateDir" .Values.stateDir
+      "listen" (printf "%s:%d" .Values.listen.address (int .Values.listen.port))
+      "cni" (dict "confFile" (printf "%s/%s" .Values.cni.confDir .Values.cni.confFile)) -}}
+{{ mergeOverwrite $filled (deepCopy .Values.config) | toYaml }}
+{{- end }}
+
+{{- /* Where pods of weft run: on every node, before there is a network. */ -}}
+{{- define "weft.placement" -}}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+priorityClassName: {{ .Values.priorityClassName }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  seccompProfile:
+    type: RuntimeDefault
+  {{- with .Values.seLinuxOptions }}
+  seLinuxOptions:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{- define "weft.uninstallArguments" -}}
+- --state-dir={{ .Values.stateDir }}
+- --conf-file={{ .Values.cni.confDir }}/{{ .Values.cni.confFile }}
+- --bin-dir={{ .Values.cni.binDir }}
+{{- end }}
+
+{{- define "weft.uninstallContainer" -}}
+image: {{ include "weft.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+securityContext:
+  privileged: false
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  runAsUser: 0
+  capabilities:
+    drop: [ALL]
+    add: [NET_ADMIN] # links, routes, nftables
+volumeMounts:
+  - {name: run, mountPath: {{ dir .Values.stateDir }}, mountPropagation: HostToContainer}
+  - {name: conf, mountPath: {{ .Values.cni.confDir }}}
+  - {name: bin, mountPath: {{ .Values.cni.binDir }}}
+{{- end }}

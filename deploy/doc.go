@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deploy holds what installs Weft in a cluster: the Helm chart, and the
+// manifests that are rendered from it. It has no code but the tests that hold
+// chart, manifests and program together: manifests are what the chart renders,
+// every option exists, every configuration is one that the agent takes, and no
+// container may do more than is listed.
+package deploy

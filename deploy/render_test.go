@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// helm returns the pinned helm, which `make test` builds.
+func helm(t *testing.T) string {
+	t.Helper()
+	cache := os.Getenv("WEFT_CACHE")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(home, ".cache/weft")
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "components/helm-*/helm"))
+	if err != nil || len(found) == 0 {
+		t.Skip("no helm: run test/components/build.sh helm")
+	}
+	return found[len(found)-1]
+}
+
+// rendered returns what the chart makes of values.
+func rendered(t *testing.T, values ...string) (string, error) {
+	t.Helper()
+	args := []string{"template", "weft", "chart", "--namespace", "kube-system"}
+	for _, v := range values {
+		args = append(args, "--set-json", v)
+	}
+	cmd := exec.Command(helm(t), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return stderr.String(), err
+	}
+	return string(out), nil
+}
+
+func TestManifestsAreThoseOfTheChart(t *testing.T) {
+	helm(t)
+	for mode, file := range map[string]string{"install": "weft.yaml", "uninstall": "weft-uninstall.yaml"} {
+		want, err := exec.Command("./render.sh", mode).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is not what the chart renders: run make generate (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// Whatever values are set, what is rendered holds together.
+func TestValues(t *testing.T) {
+	cases := map[string]struct {
+		values []string
+		want   []string // in what is rendered
+	}{
+		"image":          {[]string{`image={"repository":"registry.example/weft","tag":"v9"}`}, []string{"image: registry.example/weft:v9"}},
+		"loopback only":  {[]string{`listen={"address":"127.0.0.2","port":9200}`}, []string{"listen: 127.0.0.2:9200", `host: "127.0.0.2", port: 9200`}},
+		"loopback IPv6":  {[]string{`listen.address="[::1]"`}, []string{"listen: '[::1]:9119'", `host: "::1", port: 9119`}},
+		"other runtime":  {[]string{`cni={"confDir":"/var/lib/k/net.d","confFile":"00-w.conflist","binDir":"/var/lib/k/bin"}`}, []string{"confFile: /var/lib/k/net.d/00-w.conflist"}},
+		"state":          {[]string{`stateDir="/run/pods/weft"`}, []string{"stateDir: /run/pods/weft"}},
+		"dual-stack":     {[]string{`pool.spec.ipv6={"cidr":"fd00:42::/48"}`}, []string{"cidr: fd00:42::/48"}},
+		"no pool":        {[]string{`pool.create=false`}, nil},
+		"configuration":  {[]string{`config.network.mtu=1400`, `config.tracing={"endpoint":"http://c:4318"}`, `config.cni={"networkName":"pods"}`}, []string{"mtu: 1400", "networkName: pods"}},
+		"API server":     {[]string{`config.cluster.kubernetes.server="https://192.0.2.1:6443"`}, []string{"server: https://192.0.2.1:6443"}},
+		"pod":            {[]string{`seLinuxOptions={"type":"spc_t"}`, `podAnnotations={"a":"b"}`, `affinity={"nodeAffinity":{}}`, `imagePullSecrets=[{"name":"s"}]`}, []string{"type: spc_t"}},
+		"uninstall":      {[]string{`uninstall={"enabled":true,"force":true,"wait":"90s"}`}, []string{"- --force", "- --wait=90s"}},
+		"uninstall else": {[]string{`uninstall.enabled=true`, `stateDir="/run/pods/weft"`, `cni.binDir="/var/lib/k/bin"`}, []string{"- --state-dir=/run/pods/weft", "mountPath: /run/pods,"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, err := rendered(t, c.values...)
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in what is rendered:\n%s", want, out)
+				}
+			}
+			check(t, parse(t, out))
+		})
+	}
+}
+
+func TestValuesAreChecked(t *testing.T) {
+	for value, want := range map[string]string{
+		`imgae={"tag":"v9"}`:       "imgae",
+		`listen.port=0`:            "port",
+		`stateDir="/weft"`:         "stateDir",
+		`stateDir="/run/my state"`: "stateDir",
+		`cni.confFile="10-weft"`:   "confFile",
+		`uninstall.wait="long"`:    "wait",
+		`uninstall.enabled="yes"`:  "enabled",
+		`image.pullPolicy="Maybe"`: "pullPolicy",
+	} {
+		if out, err := rendered(t, value); err == nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v, %s; want a refusal that names %s", value, err, out, want)
+		}
+	}
+}

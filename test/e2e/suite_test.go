@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"weft.dev/weft/internal/registry/convert"
+	"weft.dev/weft/test/cluster"
+)
+
+// suite is a cluster with Weft, and what the tests know of it.
+type suite struct {
+	*cluster.Cluster
+	objects dynamic.Interface // Weft's kinds
+	made    *artifacts
+	values  map[string]any // of the chart
+	traces  *collector
+	ran     map[string]bool
+}
+
+// test is one entry of the table.
+type test struct {
+	name string
+	run  func(t *testing.T, s *suite)
+}
+
+// together share the cluster at the same time: none of them disturbs another.
+var together = []test{
+	{"traffic between pods", testPodTraffic},
+	{"traffic between pods and nodes", testNodeTraffic},
+	{"services", testServices},
+	{"names", testNames},
+	{"addresses on request", testFixed},
+	{"pools on request", testPools},
+	{"wrong annotations", testRefusals},
+	{"sticky addresses", testSticky},
+	{"host ports", testHostPorts},
+	{"host port conflict", testHostPortConflict},
+}
+
+// alone come after them, in this order: each changes what others rely on, or
+// wants the machine to itself.
+var alone = []test{
+	{"bandwidth", testBandwidth},
+	{"sequence", testSequence},
+	{"metrics", testMetrics},
+	{"upgrade", testUpgrade},
+	{"force-deleted pods", testForceDeleted},
+	{"killed containerd", testKilledContainerd},
+	{"killed kubelet", testKilledKubelet},
+	{"outage of the API server", testOutage},
+	{"node replacement", testReplacement},
+	{"reboot", testReboot},
+	{"permissions", testPermissions}, // of all that the others did
+	{"uninstall", testUninstall},
+}
+
+func TestCluster(t *testing.T) {
+	s := start(t, cluster.Options{
+		Family:      "dual",
+		AuditPolicy: absolute(t, "testdata/audit.yaml"),
+		Taints:      []corev1.Taint{{Key: convert.NotReadyTaint, Effect: corev1.TaintEffectNoSchedule}},
+	})
+	s.traces = collect(t, s.Nodes[0])
+	s.values["config"] = map[string]any{"tracing": map[string]any{"endpoint": s.traces.endpoint}}
+	if !t.Run("install", func(t *testing.T) { testInstall(t, s) }) {
+		return
+	}
+	t.Run("together", func(t *testing.T) {
+		for _, e := range together {
+			t.Run(e.name, func(t *testing.T) {
+				t.Parallel()
+				e.run(t, s)
+			})
+		}
+	})
+	for _, e := range alone {
+		s.ran[e.name] = t.Run(e.name, func(t *testing.T) { e.run(t, s) })
+	}
+}
+
+// TestIptables is the same cluster with kube-proxy's other mode.
+func TestIptables(t *testing.T) {
+	s := start(t, cluster.Options{Family: "dual", Proxy: "iptables"})
+	if !t.Run("install", func(t *testing.T) { s.install(t, s.made.tag) }) {
+		return
+	}
+	for _, e := range []test{{"services", testServices}, {"names", testNames}, {"host ports", testHostPorts}} {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			e.run(t, s)
+		})
+	}
+}
+
+// start starts a cluster that ends with the test.
+func start(t *testing.T, o cluster.Options) *suite {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a Kubernetes cluster")
+	}
+	dir, err := os.MkdirTemp("", "weft-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := build(t)
+	o.Dir, o.Images, o.Log = dir, made.images, t.Logf
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	c, err := cluster.Up(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &suite{Cluster: c, made: made, values: chartValues(), ran: map[string]bool{}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.keepEvidence(t)
+		}
+		if err := errors.Join(c.Down(), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.objects, err = dynamic.NewForConfig(c.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// await waits until check returns nil; the test ends if it does not.
+func await(t *testing.T, limit time.Duration, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	if err := awaitErr(t.Context(), limit, what, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitErr(ctx context.Context, limit time.Duration, what string, check func(ctx context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s, %s at most: %w", what, limit, errors.Join(err, last))
+	}
+	return nil
+}
+
+// holdsFor fails the test if check fails once within that time.
+func holdsFor(t *testing.T, limit time.Duration, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := check(t.Context()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// nodeNamed is the Node object.
+func (s *suite) nodeNamed(ctx context.Context, name string) (*corev1.Node, error) {
+	return s.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
