@@ -34,7 +34,9 @@ demo: debian binaries ## Show the main job: three nodes and their pods, from not
 
 .PHONY: cluster
 cluster: debian image components refplugins ## Start a real cluster on this machine, with Weft: NODES=2 FAMILY=dual PROXY=nftables
-	go run ./test/cluster/cmd/cluster up --dir $(CLUSTER_DIR) --nodes $(or $(NODES),2) --family $(or $(FAMILY),dual) --proxy $(or $(PROXY),nftables) --weft
+	go run ./test/cluster/cmd/cluster up --dir $(CLUSTER_DIR) --nodes $(or $(NODES),2) --family $(or $(FAMILY),dual) \
+	  --proxy $(or $(PROXY),nftables) --image $(CURDIR)/bin/weft-image.tar
+	test/cluster/install.sh $(CLUSTER_DIR)/kubeconfig $(or $(FAMILY),dual)
 
 .PHONY: cluster-down
 cluster-down: ## Stop it, and leave nothing

@@ -29,7 +29,6 @@ type objects struct {
 	roles      []rbacv1.ClusterRole
 	bindings   []rbacv1.ClusterRoleBinding
 	daemonSets []appsv1.DaemonSet
-	pools      []v1alpha1.IPPool
 	crds       []string
 }
 
@@ -65,8 +64,6 @@ func parse(t *testing.T, manifest string) (o objects) {
 			decode(t, raw, &o.bindings)
 		case "DaemonSet":
 			decode(t, raw, &o.daemonSets)
-		case "IPPool":
-			decode(t, raw, &o.pools)
 		case "CustomResourceDefinition":
 			o.crds = append(o.crds, m.Name)
 		default:
@@ -102,11 +99,6 @@ func check(t *testing.T, o objects) {
 	}
 	for _, c := range containers(d) {
 		checkContainer(t, d.Spec.Template.Spec, c)
-	}
-	for _, p := range o.pools {
-		if errs := p.Validate(); len(errs) > 0 {
-			t.Errorf("IPPool %s: %v", p.Name, errs)
-		}
 	}
 	if d.Name == "weft" {
 		checkAgent(t, o)
@@ -192,12 +184,12 @@ func checkAgent(t *testing.T, o objects) {
 func TestManifests(t *testing.T) {
 	o := manifest(t, "weft.yaml")
 	check(t, o)
-	if want := []string{"addressclaims.weft.dev", "ippools.weft.dev", "subnetleases.weft.dev"}; !cmp.Equal(want, o.crds) || len(o.pools) != 1 {
-		t.Errorf("definitions %v, want %v; %d pools, want one", o.crds, want, len(o.pools))
+	if want := []string{"addressclaims.weft.dev", "ippools.weft.dev", "subnetleases.weft.dev"}; !cmp.Equal(want, o.crds) {
+		t.Errorf("definitions %v, want %v", o.crds, want)
 	}
 	u := manifest(t, "weft-uninstall.yaml")
 	check(t, u)
-	if len(u.crds)+len(u.roles)+len(u.configs)+len(u.pools) > 0 || u.daemonSets[0].Name == o.daemonSets[0].Name {
+	if len(u.crds)+len(u.roles)+len(u.configs) > 0 || u.daemonSets[0].Name == o.daemonSets[0].Name {
 		t.Errorf("the manifest for uninstalling has more than it needs: %+v", u)
 	}
 }

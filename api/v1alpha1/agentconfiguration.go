@@ -98,6 +98,10 @@ type ClusterConfiguration struct {
 	Directory string `json:"directory,omitempty"`
 	// Kubernetes: the state is in the Kubernetes API.
 	Kubernetes *KubernetesConfiguration `json:"kubernetes,omitempty"`
+	// InitialPool is created, as IPPool "default", by whichever agent finds that
+	// the Kubernetes API has no IPPool at all: one manifest can install
+	// everything then. Afterwards the IPPool counts, and this is not looked at.
+	InitialPool *IPPoolSpec `json:"initialPool,omitempty"`
 	// LeaseIdleAfter: a block that a node took in addition and that no pod has
 	// an address of is given back after this time, 1s to 24h. Default: 10m.
 	LeaseIdleAfter *Duration `json:"leaseIdleAfter,omitempty"`

@@ -122,6 +122,14 @@ func (c *AgentConfiguration) validateCluster(reject rejector) {
 	case k != nil && k.Kubeconfig != "" && !filepath.IsAbs(k.Kubeconfig):
 		reject("cluster.kubernetes.kubeconfig", "%q: want an absolute path", k.Kubeconfig)
 	}
+	if c.Cluster.InitialPool != nil {
+		if k == nil {
+			reject("cluster.initialPool", "is for cluster.kubernetes only; put an IPPool into the directory")
+		}
+		if errs := InitialPool(*c.Cluster.InitialPool).Validate(); len(errs) > 0 {
+			reject("cluster.initialPool", "%s", errs.ToAggregate())
+		}
+	}
 	if k != nil && k.Server != "" {
 		validateURL(reject, "cluster.kubernetes.server", k.Server)
 	}

@@ -102,6 +102,15 @@ func (p *IPPool) Default() {
 	}
 }
 
+// InitialPool returns the pool that an installation begins with.
+func InitialPool(spec IPPoolSpec) *IPPool {
+	return &IPPool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: IPPoolKind},
+		ObjectMeta: metav1.ObjectMeta{Name: "default"},
+		Spec:       *spec.DeepCopy(),
+	}
+}
+
 func (r *IPPoolRange) setDefault(size int32) {
 	if r == nil {
 		return

@@ -238,7 +238,7 @@ type governor struct {
 	poke       chan struct{}                // has an element when there is something to decide
 
 	// What goes wrong now, for status and log.
-	configuration, lost, late, torn, leftover, unproclaimed, rivals trouble
+	configuration, lost, late, torn, leftover, unproclaimed, rivals, poolless trouble
 }
 
 func (g *governor) begin(c v1alpha1.AgentConfiguration) {

@@ -83,6 +83,7 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 	}
 	a.check(err)
 	if a.inputs.synced {
+		a.poolless.note(a.log, "no first IPPool", a.cluster.begin(ctx))
 		if due := a.cluster.keeper.Step(ctx, now); due.Before(next) {
 			next = due
 		}

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -34,8 +35,31 @@ type membership struct {
 	pods     registry.Pods // nil where the registry knows no pods
 	objects  *registry.Store
 	keeper   *leasing.Keeper
+	// createPool creates the pool that an installation begins with; nil: there is
+	// none to create.
+	createPool func(context.Context) error
 	// single serializes those who create and delete leases of single addresses.
 	single sync.Mutex
+}
+
+// begin creates the first pool if the cluster has none, good or bad.
+func (m *membership) begin(ctx context.Context) error {
+	none := true
+	m.objects.View(func(s *registry.State) {
+		none = s.Synced && s.Err == nil && len(s.Pools) == 0
+		for object := range s.Rejected {
+			none = none && !strings.HasPrefix(object, string(registry.IPPool)+" ")
+		}
+	})
+	if m.createPool == nil || !none {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	if err := m.createPool(ctx); !errors.Is(err, registry.ErrExists) { // another node may be faster
+		return err
+	}
+	return nil
 }
 
 // namespace returns what is known of a namespace.
@@ -78,6 +102,9 @@ func (m *membership) open(c v1alpha1.AgentConfiguration, a *Agent) error {
 			return err
 		}
 		m.registry, m.pods = api, api
+		if spec := c.Cluster.InitialPool; spec != nil {
+			m.createPool = func(ctx context.Context) error { return api.CreatePool(ctx, v1alpha1.InitialPool(*spec)) }
+		}
 		return nil
 	}
 	dir, err := directory.Open(c.Cluster.Directory, a.log)

@@ -62,7 +62,8 @@ func answerQuery(
 type reportInput struct {
 	now time.Time
 
-	configuration error // why the present content of the configuration file is not in effect; nil: it is
+	runtime       *report.Subsystem // what the container runtime is told; nil: it is not the agent who tells it
+	configuration error             // why the present content of the configuration file is not in effect; nil: it is
 
 	node     string          // this node's name; "" without a cluster, and then the next ones are zero too
 	objects  *registry.Store // nil without a cluster
@@ -126,6 +127,9 @@ func sorted[V any](m map[string]V) []V {
 func buildReport(in reportInput, everything bool) report.Report {
 	var r report.Report
 	r.Subsystems = append(r.Subsystems, configurationStatus(in.configuration))
+	if in.runtime != nil {
+		r.Subsystems = append(r.Subsystems, *in.runtime)
+	}
 	var s snapshot
 	if in.objects == nil {
 		r.Subsystems = append(r.Subsystems, report.Subsystem{
@@ -227,6 +231,9 @@ func leaseRows(in reportInput, s snapshot) []report.Lease {
 		row := report.Lease{
 			Name: name, Subnet: l.Subnet, Pool: l.Pool, Node: l.Node, Way: string(r.Way), State: "ok",
 		}
+		if l.Pod != "" {
+			row.State = "ok, of pod " + l.Pod
+		}
 		if l.Created != 0 {
 			created := time.Unix(0, l.Created).UTC()
 			row.Created, row.Age = created, in.now.Sub(created).Truncate(time.Second).String()
@@ -236,6 +243,7 @@ func leaseRows(in reportInput, s snapshot) []report.Lease {
 			row.State = "rejected: " + r.Reason
 		case slices.ContainsFunc(in.keeper.Held, func(h cluster.Lease) bool { return h.Subnet == l.Subnet }):
 			row.State, row.Use = "in use here", useOf(in.blocks, l.Subnet)
+		case l.Pod != "":
 		case l.Node == in.node:
 			row.State = "not in use here"
 		case r.Way == "":

@@ -109,8 +109,9 @@ func (e *Engine) finish(ctx context.Context, rec facts.Record, delegate func(con
 	if !detached {
 		return nil
 	}
-	// Whoever was killed after he had unmapped the ports did not come to this.
-	if ports, err := attach.Mappings(d.Ports, d.Addresses); err == nil && len(ports) > 0 {
+	// Of what was complete, Detach has forgotten the flows. Somebody who was
+	// killed may have unmapped the ports and not come to this.
+	if ports, err := attach.Mappings(d.Ports, d.Addresses); err == nil && len(ports) > 0 && rec.Phase != facts.Complete {
 		if err := e.Kernel.ForgetPorts(ports); err != nil {
 			return err
 		}

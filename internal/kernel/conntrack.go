@@ -5,6 +5,7 @@ package kernel
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
@@ -74,33 +75,25 @@ func (h *Handle) ForgetPorts(ports []attach.Mapping) error {
 	return h.forgetFlows(ports, func(_ *conn, m attach.Mapping, f flow) (bool, error) { return f.from == m.Pod, nil })
 }
 
-// forgetFlows deletes the flows to ports of the host that stale says so of.
+// forgetFlows deletes the flows to ports of the host that stale says so of. The
+// kernel walks the whole of its table for each family, some 10 ms.
 func (h *Handle) forgetFlows(ports []attach.Mapping, stale func(*conn, attach.Mapping, flow) (bool, error)) error {
-	for _, m := range ports {
-		if m.Protocol != attach.UDP {
+	for _, ipv6 := range []bool{false, true} {
+		var group []attach.Mapping
+		for _, m := range ports {
+			if m.Protocol == attach.UDP && m.Pod.Addr().Is6() == ipv6 {
+				group = append(group, m)
+			}
+		}
+		if len(group) == 0 {
 			continue
 		}
 		err := h.withNFT(func(tracking *conn) error {
-			flows, err := tracking.flowsTo(m)
+			flows, err := tracking.flowsTo(group)
 			if err != nil || len(flows) == 0 {
 				return err
 			}
-			return h.with(func(routes *conn) error {
-				var msgs []*message
-				for _, f := range flows {
-					is, err := stale(routes, m, f)
-					if err != nil {
-						return err
-					}
-					if is {
-						msgs = append(msgs, deleteFlow(m, f))
-					}
-				}
-				if len(msgs) == 0 {
-					return nil
-				}
-				return ignoring(tracking.exec(msgs...), msgs, unix.ENOENT)
-			})
+			return h.with(func(routes *conn) error { return tracking.forgetStale(routes, group, flows, stale) })
 		})
 		if err != nil {
 			return err
@@ -109,22 +102,50 @@ func (h *Handle) forgetFlows(ports []attach.Mapping, stale func(*conn, attach.Ma
 	return nil
 }
 
-// flowsTo lists the flows of the mapping's family, protocol and host port.
-func (c *conn) flowsTo(m attach.Mapping) ([]flow, error) {
+func (c *conn) forgetStale(routes *conn, ports []attach.Mapping, flows []flow, stale func(*conn, attach.Mapping, flow) (bool, error)) error {
+	var msgs []*message
+	for _, f := range flows {
+		for _, m := range ports {
+			if f.dst.Port() != m.Host.Port() {
+				continue
+			}
+			is, err := stale(routes, m, f)
+			if err != nil {
+				return err
+			}
+			if is {
+				msgs = append(msgs, deleteFlow(f))
+				break
+			}
+		}
+	}
+	if len(msgs) == 0 {
+		return nil
+	}
+	return ignoring(c.exec(msgs...), msgs, unix.ENOENT)
+}
+
+// flowsTo lists the UDP flows to the host's ports, which are of one family. The
+// kernel compares with one port, or leaves it to us.
+func (c *conn) flowsTo(ports []attach.Mapping) ([]flow, error) {
 	var flows []flow
-	family := uint8(familyOf(m.Pod.Addr()))
-	port := binary.BigEndian.AppendUint16(nil, m.Host.Port())
+	family := uint8(familyOf(ports[0].Pod.Addr()))
+	port := binary.BigEndian.AppendUint16(nil, ports[0].Host.Port())
+	fields := ctaFilterProtoNum
+	if len(ports) == 1 {
+		fields |= ctaFilterDstPort
+	}
 	err := c.dumpStable(func() *message {
 		flows = nil
 		header := rawData{family, unix.NFNETLINK_V0, 0, 0}
 		return &message{
-			op: "list tracked connections to", object: m.Port().String(),
+			op: "list tracked connections to", object: fmt.Sprint(ports),
 			req: request(conntrackGet, 0, header,
-				nested(ctaTupleOrig, nested(ctaTupleProto, nl.NewRtAttr(ctaProtoNum, []byte{byte(m.Protocol)}), nl.NewRtAttr(ctaProtoDst, port))),
-				nested(ctaFilter, u32(ctaFilterOrig, ctaFilterProtoNum|ctaFilterDstPort))),
+				nested(ctaTupleOrig, nested(ctaTupleProto, nl.NewRtAttr(ctaProtoNum, []byte{byte(attach.UDP)}), nl.NewRtAttr(ctaProtoDst, port))),
+				nested(ctaFilter, u32(ctaFilterOrig, fields))),
 			reply: func(body []byte) error {
 				f, err := parseFlow(body)
-				if err == nil && body[0] == family && f.protocol == m.Protocol && f.dst.Port() == m.Host.Port() && !f.zone {
+				if err == nil && body[0] == family && f.protocol == attach.UDP && !f.zone {
 					flows = append(flows, f)
 				}
 				return err
@@ -134,12 +155,12 @@ func (c *conn) flowsTo(m attach.Mapping) ([]flow, error) {
 	return flows, err
 }
 
-func deleteFlow(m attach.Mapping, f flow) *message {
+func deleteFlow(f flow) *message {
 	attributes := []*nl.RtAttr{nl.NewRtAttr(ctaTupleOrig|unix.NLA_F_NESTED, f.orig)}
 	if f.id != nil { // another flow may have the same tuple by now
 		attributes = append(attributes, nl.NewRtAttr(ctaID, f.id))
 	}
-	header := rawData{uint8(familyOf(m.Pod.Addr())), unix.NFNETLINK_V0, 0, 0}
+	header := rawData{uint8(familyOf(f.dst.Addr())), unix.NFNETLINK_V0, 0, 0}
 	return &message{op: "forget tracked connection to", object: f.dst.String(), req: request(conntrackDelete, 0, header, attributes...)}
 }
 

@@ -7,7 +7,7 @@
 // # Hosts
 //
 // A host (the control plane, or a node) is one process, the holder, in PID,
-// mount, network, UTS and IPC namespaces of its own. Everything that runs on the
+// mount, network, UTS, IPC and cgroup namespaces of its own. Everything that runs on the
 // host runs in these namespaces, so killing the holder is pulling the plug: the
 // kernel kills every process of the host and gives back its mounts, links and
 // pods' network namespaces. No namespace has a name and nothing is mounted in
@@ -38,6 +38,6 @@
 // # What it does not do
 //
 // It installs no CNI plugin but the reference loopback: nodes are NotReady until
-// the caller brings a network. It needs root, and the Debian packages iproute2,
+// the caller brings a network. It needs root, cgroup hierarchies of version 1, and the Debian packages iproute2,
 // nftables, iptables, busybox-static, iperf3 and (to build runc) libseccomp-dev, gcc.
 package cluster

@@ -27,7 +27,7 @@ func testBandwidth(t *testing.T, s *suite) {
 		script string // %s: host and port of the other end, %d: bytes
 		other  func(conn net.Conn, size int64) (time.Duration, error)
 	}{
-		{"ingress", ingress, "nc %[1]s >/dev/null </dev/null", sendAll},
+		{"ingress", ingress, "mkfifo /tmp/open; nc %[1]s <>/tmp/open >/dev/null", sendAll},
 		{"egress", egress, "head -c %[2]d /dev/zero | nc %[1]s >/dev/null", receiveAll},
 	} {
 		const seconds = 4

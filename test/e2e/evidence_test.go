@@ -31,9 +31,9 @@ func (s *suite) keepEvidence(t *testing.T) {
 	e := evidence{t, ctx, dir}
 	e.copyLogs(s.LogDir(), "components")
 	for name, args := range map[string][]string{
-		"objects.txt": {"get", "nodes,pods,services,daemonsets,ippools,subnetleases,addressclaims", "-A", "-o", "wide"},
+		"objects.txt":  {"get", "nodes,pods,services,daemonsets,ippools,subnetleases,addressclaims", "-A", "-o", "wide"},
 		"objects.yaml": {"get", "nodes,pods,ippools,subnetleases,addressclaims,clusterroles/weft", "-A", "-o", "yaml"},
-		"events.txt":  {"get", "events", "-A", "--sort-by=.lastTimestamp", "-o", "wide"},
+		"events.txt":   {"get", "events", "-A", "--sort-by=.lastTimestamp", "-o", "wide"},
 	} {
 		out, err := s.Kubectl(ctx, append(args, "--request-timeout=10s")...)
 		e.write(name, out, err)

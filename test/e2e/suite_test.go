@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,10 @@ type suite struct {
 	made    *artifacts
 	values  map[string]any // of the chart
 	traces  *collector
-	ran     map[string]bool
+	// ran is how many tests have begun, and all how many there are: fewer begin
+	// where somebody chose some by -run.
+	ran atomic.Int32
+	all int32
 }
 
 // test is one entry of the table.
@@ -78,16 +82,22 @@ func TestCluster(t *testing.T) {
 	if !t.Run("install", func(t *testing.T) { testInstall(t, s) }) {
 		return
 	}
+	s.all = int32(len(together) + len(alone))
 	t.Run("together", func(t *testing.T) {
 		for _, e := range together {
 			t.Run(e.name, func(t *testing.T) {
 				t.Parallel()
+				s.ran.Add(1)
 				e.run(t, s)
 			})
 		}
 	})
 	for _, e := range alone {
-		s.ran[e.name] = t.Run(e.name, func(t *testing.T) { e.run(t, s) })
+		t.Run(e.name, func(t *testing.T) {
+			s.ran.Add(1)
+			t.Cleanup(func() { s.keepEvidence(t) })
+			e.run(t, s)
+		})
 	}
 }
 
@@ -123,7 +133,7 @@ func start(t *testing.T, o cluster.Options) *suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &suite{Cluster: c, made: made, values: chartValues(), ran: map[string]bool{}}
+	s := &suite{Cluster: c, made: made, values: chartValues()}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.keepEvidence(t)

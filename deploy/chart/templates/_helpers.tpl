@@ -15,6 +15,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
       "stateDir" .Values.stateDir
       "listen" (printf "%s:%d" .Values.listen.address (int .Values.listen.port))
       "cni" (dict "confFile" (printf "%s/%s" .Values.cni.confDir .Values.cni.confFile)) -}}
+{{- if .Values.pool.create }}
+{{- $_ := set $filled "cluster" (dict "initialPool" .Values.pool.spec) }}
+{{- end }}
 {{ mergeOverwrite $filled (deepCopy .Values.config) | toYaml }}
 {{- end }}
 

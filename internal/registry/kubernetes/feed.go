@@ -107,11 +107,11 @@ func (f *feed) Replace(list []any, version string) error {
 func (f *feed) Resync() error { return nil }
 
 // wrote takes in what the API server has answered to a write. If the reflector
-// has come that far it has told this, and perhaps more.
+// has come that far it has told this, and perhaps more; if it has not begun, it will.
 func (f *feed) wrote(i *item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.seen == "" || !newer(i.ResourceVersion, f.seen) || newer(f.ahead[i.key()], i.ResourceVersion) {
+	if !newer(i.ResourceVersion, f.seen) || newer(f.ahead[i.key()], i.ResourceVersion) {
 		return
 	}
 	f.ahead[i.key()] = i.ResourceVersion

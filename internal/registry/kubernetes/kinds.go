@@ -42,7 +42,7 @@ func kinds(node string) []followed {
 		{registry.Node, nodes, false, "", builtin(func(n *corev1.Node) (cluster.Node, error) { return peer(n, node) })},
 		{registry.Namespace, namespaces, false, "", builtin(convert.Namespace)},
 		{registry.Pod, pods, false, fields.OneTermEqualSelector("spec.nodeName", node).String(), builtin(convert.Pod)},
-		{registry.IPPool, ippools, true, "", custom(poolOf)},
+		poolKind,
 		{registry.SubnetLease, subnetleases, true, "", custom(leaseOf)},
 		{registry.AddressClaim, addressclaims, true, "", custom(claimOf)},
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,15 +23,14 @@ import (
 
 // troubled is an API server in trouble, which no real one can be made to be in
 // at will: it gives these answers to requests, one after the other.
-func troubled(t *testing.T, answers ...string) (r *Registry, asked *int) {
+func troubled(t *testing.T, answers ...string) (r *Registry, asked *atomic.Int32) {
 	t.Helper()
-	asked = new(int)
+	asked = new(atomic.Int32)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if agent := req.Header.Get("User-Agent"); agent != "weft/1.2 (n1)" {
 			t.Errorf("user agent %q", agent)
 		}
-		answer := answers[min(*asked, len(answers)-1)]
-		*asked++
+		answer := answers[min(int(asked.Add(1)), len(answers))-1]
 		w.Header().Set("Content-Type", "application/json")
 		var code int
 		var reason string
@@ -109,8 +109,8 @@ func TestRepetitions(t *testing.T) {
 			}
 			decided := errors.Is(err, registry.ErrExists) || errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrGone)
 			ok := errors.Is(err, c.want) || errors.Is(c.want, failure) && err != nil && !decided
-			if !ok || *asked != c.asked {
-				t.Errorf("after %d requests %v, want %d and %v", *asked, err, c.asked, c.want)
+			if n := int(asked.Load()); !ok || n != c.asked {
+				t.Errorf("after %d requests %v, want %d and %v", n, err, c.asked, c.want)
 			}
 		})
 	}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weft.dev/weft/test/cluster"
+)
+
+// load is what the program in load/ reports.
+type load struct {
+	Streams, Exchanges, Requests int
+	Longest                      time.Duration
+	Errors                       []string
+}
+
+// loadPod is a pod that runs the program.
+func loadPod(namespace, name, node string, args ...string) *corev1.Pod {
+	return podOf(namespace, name, node, corev1.Container{Name: "main", Image: imageLoad, Command: append([]string{"/load"}, args...)})
+}
+
+// Weft is upgraded while connections are open and requests go on, between pods on
+// the same and on different nodes, directly and through a Service. No connection
+// breaks, no request fails; pods that are made meanwhile start, and others end.
+func testUpgrade(t *testing.T, s *suite) {
+	ns := s.namespace(t)
+	servers := s.start(t, loadPod(ns, "server1", "node1", "server", ":7000"), loadPod(ns, "server2", "node2", "server", ":7000"))
+	var targets []string
+	for _, p := range servers {
+		for _, address := range addressesOf(p) {
+			targets = append(targets, netip.AddrPortFrom(address, 7000).String())
+		}
+	}
+	clients := s.start(t,
+		loadPod(ns, "client1", "node1", append([]string{"client", ":7001"}, targets...)...),
+		loadPod(ns, "client2", "node2", append([]string{"client", ":7001"}, targets...)...))
+	for _, c := range clients {
+		await(t, 30*time.Second, "the streams of "+c.Name, func(ctx context.Context) error {
+			l, err := s.load(ctx, c)
+			if err == nil && l.Streams != len(targets) {
+				err = fmt.Errorf("%d of %d are open", l.Streams, len(targets))
+			}
+			return err
+		})
+	}
+	before := s.agents(t)
+	churn := s.churn(t, ns)
+	s.kubectl(t, "apply", "-f", s.render(t, s.made.next))
+	s.kubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/weft", "--timeout=180s")
+	made := churn()
+	for _, c := range clients {
+		l, err := s.load(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d exchanges, %d requests, the longest took %s", c.Name, l.Exchanges, l.Requests, l.Longest)
+		if len(l.Errors) > 0 || l.Streams != len(targets) || l.Exchanges == 0 || l.Requests == 0 {
+			t.Errorf("%s has %d of %d streams left, and errors\n%s", c.Name, l.Streams, len(targets), strings.Join(l.Errors, "\n"))
+		}
+	}
+	t.Logf("%d pods were made and deleted during the upgrade", made)
+	if made < 2 {
+		t.Errorf("%d pods started during the upgrade, want some", made)
+	}
+	for node, name := range s.agents(t) {
+		if before[node] == name {
+			t.Errorf("the agent of %s is pod %s, as before", node, name)
+		}
+	}
+	for _, n := range s.Nodes {
+		s.upgraded(t, n)
+	}
+}
+
+// upgraded: agent and plugin on the node are of the next release.
+func (s *suite) upgraded(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	text, err := askHTTP(t.Context(), n, netip.AddrPortFrom(n.Addresses[0], 9119), "metrics")
+	if err != nil || !strings.Contains(text, `version="`+s.made.next+`"`) {
+		t.Errorf("the agent of %s is not of version %s: %v", n.Name, s.made.next, err)
+	}
+	if _, err := os.Stat(filepath.Join(n.BinDir, "weft-cni")); err != nil {
+		t.Error(err)
+	}
+	await(t, 30*time.Second, n.Name, func(ctx context.Context) error { return s.settled(ctx, n) })
+}
+
+// load asks a client pod.
+func (s *suite) load(ctx context.Context, p *corev1.Pod) (l load, err error) {
+	text, err := askHTTP(ctx, s.host(p), netip.AddrPortFrom(addressesOf(p)[0], 7001), "")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &l)
+	}
+	return l, err
+}
+
+// agents are the names of the agents' pods by node.
+func (s *suite) agents(t *testing.T) map[string]string {
+	t.Helper()
+	list, err := s.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=agent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			names[p.Spec.NodeName] = p.Name
+		}
+	}
+	return names
+}
+
+// churn makes and deletes pods on both nodes until the function that it returns
+// is called, which returns how many started.
+func (s *suite) churn(t *testing.T, namespace string) (stop func() int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	started := 0
+	for _, node := range []string{"node1", "node2"} {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := s.comeAndGo(context.WithoutCancel(ctx), sleeper(namespace, fmt.Sprintf("churn-%s-%d", node, i), node)); err != nil {
+					t.Errorf("during the upgrade: %v", err)
+					return
+				}
+				mu.Lock()
+				started++
+				mu.Unlock()
+			}
+		})
+	}
+	return func() int {
+		cancel()
+		wg.Wait()
+		return started
+	}
+}
+
+// comeAndGo makes a pod, waits until it is Ready, and deletes it.
+func (s *suite) comeAndGo(ctx context.Context, p *corev1.Pod) error {
+	pods := s.Client().CoreV1().Pods(p.Namespace)
+	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	err := awaitErr(ctx, starting, "pod "+p.Name+" to be Ready", func(ctx context.Context) error {
+		got, err := pods.Get(ctx, p.Name, metav1.GetOptions{})
+		if err == nil && !isReady(got) {
+			err = fmt.Errorf("it is %s", got.Status.Phase)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.Join(s.events(ctx, p.Namespace, p.Name), "\n"))
+	}
+	return pods.Delete(ctx, p.Name, metav1.DeleteOptions{})
+}
