@@ -65,7 +65,7 @@ binaries: ## Build them for this machine only
 ##@ Prove
 
 .PHONY: test
-test: debian build refplugins lint generate-check ## Everything that proves the project (what CI runs)
+test: debian image refplugins components lint generate-check ## Everything that proves the project (what CI runs)
 	test/run.sh
 
 .PHONY: fast

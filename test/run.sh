@@ -18,12 +18,17 @@ part() { # NAME COMMAND...
 	printf '=== %s: ok, %d s\n' "$name" $((SECONDS - start))
 }
 
-part "unit and kernel tests, with the race detector" go test -race ./api/... ./cmd/... ./internal/...
+# Tests that need the real API server fail without it, instead of skipping.
+export WEFT_COMPONENTS=required
+
+part "unit and kernel tests, with the race detector" go test -race ./api/... ./cmd/... ./internal/... ./deploy/... ./hack/...
 part "simulation: hundreds of nodes in virtual time" go test -count=1 -timeout 15m ./test/sim
 part "many nodes in the lab, and what breaks them" go test -count=1 -timeout 20m -v ./test/mesh
 part "conformance: thin, thick, and the reference ptp" go test -count=1 -timeout 15m ./test/conformance
 part "crash points" go test -count=1 -timeout 15m -v -run . ./test/crash
 part "soak: ADD and DEL with random kills" go test -count=1 -timeout 20m -v ./test/soak
+part "the test cluster itself, with the reference plugins" go test -count=1 -timeout 10m ./test/apiserver ./test/cluster
+part "end to end on a real cluster" go test -count=1 -timeout 30m -v ./test/e2e
 part "tests of the benchmark's arithmetic" go test ./test/bench
 part "fuzzers, briefly" test/fuzz.sh 3s
 part "demonstration" demo/demo.sh

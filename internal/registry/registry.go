@@ -56,7 +56,7 @@ type Leases interface {
 	// returns ErrConflict if there is another version or none.
 	Replace(ctx context.Context, l cluster.Lease) error
 	// Delete removes the lease with l's name and UID; ErrConflict if there is
-	// one with another UID, nil if there is none.
+	// one with another UID or that another node holds, nil if there is none.
 	Delete(ctx context.Context, l cluster.Lease) error
 }
 

@@ -69,11 +69,12 @@ func TestEveryKind(t *testing.T) {
 	objects := map[Kind]any{
 		Node: cluster.Node{Name: "x"}, Namespace: cluster.Namespace{Name: "x"}, Pod: cluster.Pod{Name: "x"},
 		IPPool: cluster.Pool{Name: "x"}, SubnetLease: cluster.Lease{Node: "x"},
+		AddressClaim: cluster.Claim{Name: "x"},
 	}
 	s := NewStore()
 	count := func() (n int) {
 		s.View(func(state *State) {
-			n = len(state.Nodes) + len(state.Namespaces) + len(state.Pods) + len(state.Pools) + len(state.Leases)
+			n = len(state.Nodes) + len(state.Namespaces) + len(state.Pods) + len(state.Pools) + len(state.Leases) + len(state.Claims)
 		})
 		return n
 	}

@@ -90,7 +90,7 @@ func (a *artifacts) buildImage(tag string) error {
 		{"env", "CGO_ENABLED=0", "go", "-C", a.root, "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(to, "weft-cni"), "./cmd/weft-cni"},
 		{"env", "CGO_ENABLED=0", "go", "-C", a.root, "build", "-trimpath", "-ldflags=-s -w -X main.version=" + tag, "-o", filepath.Join(to, "weft"), "./cmd/weft"},
 		{"go", "-C", a.root, "run", "./hack/image", "-bin", bin, "-architectures", runtime.GOARCH, "-created", "1700000000",
-			"-name", imageWeft + ":" + tag, "-version", tag, "-out", bin + ".tar"},
+			"-name", imageWeft + ":" + tag, "-version", tag, "-o", bin + ".tar"},
 	}
 	for _, step := range steps {
 		if _, err := command(step...); err != nil {

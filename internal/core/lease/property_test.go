@@ -199,7 +199,8 @@ func checkLeases(t *rapid.T, in Input, d Decision) {
 		}
 		last := !slices.ContainsFunc(d.Serve, func(s cluster.Lease) bool { return familyOf(s.Subnet) == familyOf(l.Subnet) })
 		p, inPool := poolOf(in.Pools, l.Subnet)
-		if slices.Contains(in.Demand, p.Name) && p.OnRequest && in.Rejected[l.Name()] == "" && len(in.Node.PodCIDRs) == 0 {
+		good := p.Selector.Matches(in.Node.Labels) && size(l.Subnet, p.Reserved) > 0 // or it is outdated, demand or not
+		if good && slices.Contains(in.Demand, p.Name) && p.OnRequest && in.Rejected[l.Name()] == "" && len(in.Node.PodCIDRs) == 0 {
 			t.Fatalf("gives back %s, which is in demand", l.Name())
 		}
 		if last && inPool && !p.OnRequest && len(in.Node.PodCIDRs) == 0 && size(l.Subnet, p.Reserved) > 0 && in.Rejected[l.Name()] == "" {
