@@ -98,6 +98,10 @@ func fixedField(a, b v1alpha1.AgentConfiguration) string {
 		return "nodeName"
 	case !reflect.DeepEqual(a.Cluster, b.Cluster):
 		return "cluster"
+	case a.Listen != b.Listen:
+		return "listen"
+	case !reflect.DeepEqual(a.Tracing, b.Tracing):
+		return "tracing"
 	case a.Log.Format != b.Log.Format:
 		return "log.format"
 	}
