@@ -24,7 +24,8 @@ LDFLAGS := -s -w
 
 # What demonstration and tests need from Debian, by the command or file that proves it.
 DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping iperf3:iperf3 conntrack:conntrack \
-	/usr/include/seccomp.h:libseccomp-dev busybox:busybox-static
+	/usr/include/seccomp.h:libseccomp-dev gcc:gcc pkg-config:pkg-config busybox:busybox-static \
+	setpriv:util-linux
 
 ##@ Use
 
