@@ -17,6 +17,7 @@ import (
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/kernel"
+	"weft.dev/weft/internal/report"
 )
 
 var (
@@ -156,6 +157,31 @@ func TestRangesAndAddresses(t *testing.T) {
 	}
 	if addrs, err = Addresses(f, now.Add(time.Hour)); err != nil || addrs[1].State != "released" {
 		t.Errorf("an hour later: %v, %v", addrs, err)
+	}
+}
+
+// An address that a pod has to itself, in no block of the node, is no range that
+// could be full.
+func TestSingleAddressIsNotExhausted(t *testing.T) {
+	f, _ := world(t)
+	single := attach.Address{Addr: netip.MustParseAddr("10.0.9.7"), Subnet: netip.MustParsePrefix("10.0.9.7/32"), Gateway: netip.MustParseAddr("10.0.0.1")}
+	key := attach.Key{Network: "net", ContainerID: "sticky", Ifname: "eth0"}
+	entry, err := facts.EncodeIntent(now.UnixNano(), key, facts.Veth, []netip.Addr{single.Addr},
+		facts.NewDetail(attach.Spec{Key: key, MTU: 1500, Addresses: []attach.Address{single}}))
+	if err == nil {
+		err = f.Apply(entry)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := rangeStatus(f, now)
+	if len(rows) != 2 {
+		t.Errorf("%d rows, want those of the agent's range and of lan: %v", len(rows), rows)
+	}
+	for _, r := range rows {
+		if r.State != report.Good {
+			t.Errorf("%s: %s", r.State, r.Detail)
+		}
 	}
 }
 

@@ -86,6 +86,9 @@ func rangeStatus(f *facts.Facts, now time.Time) []report.Subsystem {
 	}
 	var rows []report.Subsystem
 	for _, r := range ranges {
+		if r.Total == 1 && r.Used == 1 {
+			continue // a pod's own, in no block of this node: others need not have room there
+		}
 		row := good("addresses", fmt.Sprintf("%s: %d of %s used, %d cooling", r.Ranges, r.Used, report.Count(r.Total), r.Cooling))
 		if r.Free == 0 {
 			row.State, row.Detail = report.Bad, row.Detail+"; exhausted: no pod can start; see weft pod list"

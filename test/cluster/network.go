@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -120,7 +121,11 @@ func (c *Cluster) connectNode(ctx context.Context, n *Node) error {
 		if err != nil {
 			return fmt.Errorf("find bridge br0: %w", err)
 		}
-		veth := &netlink.Veth{PeerName: "eth0", PeerNamespace: netlink.NsFd(netns.Fd())}
+		veth := &netlink.Veth{
+			PeerName: "eth0", PeerNamespace: netlink.NsFd(netns.Fd()),
+			// A network card keeps its address when the machine boots.
+			PeerHardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, byte(n.index >> 8), byte(n.index)},
+		}
 		veth.Name, veth.MasterIndex, veth.Flags = port, bridge.Attrs().Index, 1 // up
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("add link %s: %w", port, err)

@@ -9,9 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
-
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,6 +23,7 @@ type attachment struct {
 	Addresses   []netip.Addr
 	Phase       string
 	ContainerID string
+	Netns       string // as the runtime calls it
 }
 
 // attachments are what a node's journal has.

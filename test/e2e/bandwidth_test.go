@@ -18,9 +18,9 @@ import (
 // egress-bandwidth receives and sends as fast as they say, within 15 %.
 func testBandwidth(t *testing.T, s *suite) {
 	ns := s.namespace(t)
-	const ingress, egress = 16e6, 8e6 // bits a second
+	const ingress, egress = 10e6, 5e6 // bits a second
 	pod := s.start(t, sleeper(ns, "limited", "node1",
-		"kubernetes.io/ingress-bandwidth", "16M", "kubernetes.io/egress-bandwidth", "8M"))[0]
+		"kubernetes.io/ingress-bandwidth", "10M", "kubernetes.io/egress-bandwidth", "5M"))[0]
 	for _, dir := range []struct {
 		name   string
 		rate   float64

@@ -11,7 +11,7 @@
 // makes a second, small cluster, for kube-proxy's other mode. Every test begins
 // with a comment that says what a user sees.
 //
-//	go test -v ./test/e2e -run 'TestCluster/sticky'
+//	go test -v ./test/e2e -run 'TestCluster$/^(install|together)$/^(sticky_addresses|)$'
 //
 // runs one of them. What happened is kept if a test fails: the logs of all
 // components and containers, and what each node knew, go to one directory, which

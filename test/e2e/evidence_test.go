@@ -14,10 +14,11 @@ import (
 )
 
 // keepEvidence puts everything that tells why a test failed into one directory,
-// and names it. It does nothing if the test did not fail.
+// and names it. It does nothing if the test did not fail, or if that was done for
+// the test, or for a part of it.
 func (s *suite) keepEvidence(t *testing.T) {
 	t.Helper()
-	if !t.Failed() {
+	if !t.Failed() || !s.firstOf(t.Name()) {
 		return
 	}
 	dir, err := os.MkdirTemp(os.Getenv("WEFT_E2E_LOGS"), slug(t)+"-")
@@ -55,6 +56,19 @@ func (s *suite) keepEvidence(t *testing.T) {
 			e.write(n.Name+"-"+name+".txt", out, err)
 		}
 	}
+}
+
+// firstOf notes that there is evidence for a test, unless there was.
+func (s *suite) firstOf(test string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range s.kept {
+		if name == test || strings.HasPrefix(name, test+"/") {
+			return false
+		}
+	}
+	s.kept = append(s.kept, test)
+	return true
 }
 
 type evidence struct {

@@ -86,13 +86,71 @@ func testKilledKubelet(t *testing.T, s *suite) {
 	s.start(t, sleeper(ns, "new", "node2"))
 }
 
+// A sandbox is gone, and nobody remembers it: containerd's record of it was lost,
+// and the pod's object is deleted. No DEL comes for it, ever; its addresses come
+// back all the same, and `weft ipam check --history` says why.
+func testForgotten(t *testing.T, s *suite) {
+	ns := s.namespace(t)
+	n := s.Nodes[1]
+	pod := s.start(t, sleeper(ns, "forgotten", n.Name))[0]
+	if err := n.Kill("kubelet"); err != nil {
+		t.Fatal(err)
+	}
+	s.force(t, ns, pod.Name)
+	a, err := s.attachmentOf(t.Context(), n, ns+"/"+pod.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctr := func(args ...string) string {
+		t.Helper()
+		out, err := n.Ctr(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	all := strings.Fields(ctr("containers", "list", "--quiet", `labels."io.kubernetes.pod.uid"==`+string(pod.UID)))
+	if len(all) != 2 {
+		t.Fatalf("the pod has containers %v, want the sandbox and one", all)
+	}
+	for _, id := range all {
+		ctr("tasks", "delete", "--force", id)
+		ctr("containers", "delete", id)
+	}
+	if err := n.Kill("containerd"); err != nil { // it knows of them in its memory
+		t.Fatal(err)
+	}
+	if _, err := n.Exec(t.Context(), "umount", a.Netns); err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range []string{"containerd", "kubelet"} {
+		if err := n.Start(component); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.freed(t, 120*time.Second, n, pod)
+	type finding struct {
+		Addresses []netip.Addr
+		Observed  string
+	}
+	var collected []finding
+	if err := s.weftOn(t.Context(), n, &collected, "ipam", "check", "--history"); err != nil {
+		t.Error(err)
+	}
+	const why = "namespace gone, interface gone"
+	if !slices.ContainsFunc(collected, func(f finding) bool {
+		return slices.Equal(f.Addresses, addressesOf(pod)) && f.Observed == why
+	}) {
+		t.Errorf("garbage collection says that it did %v, want %v because of %q among it", collected, addressesOf(pod), why)
+	}
+}
+
 // A node loses its power and boots again. Its pods start again, with addresses
 // that nobody else has, and are reached from the other node; whatever the node
 // had before is free, and nobody had to help.
 func testReboot(t *testing.T, s *suite) {
 	ns := s.namespace(t)
 	pods := s.start(t, server(ns, "stays", "node1"), server(ns, "back", "node2"), server(ns, "also", "node2"))
-	was := map[string]netip.Addr{}
 	sandboxes := map[string]string{}
 	before, err := s.attachments(t.Context(), s.Nodes[1])
 	if err != nil {
@@ -100,9 +158,6 @@ func testReboot(t *testing.T, s *suite) {
 	}
 	for _, a := range before {
 		sandboxes[a.ContainerID] = a.Pod
-	}
-	for _, p := range pods {
-		was[p.Name] = addressesOf(p)[0]
 	}
 	if err := s.Nodes[1].Reboot(t.Context()); err != nil {
 		t.Fatal(err)
@@ -132,6 +187,7 @@ func testReboot(t *testing.T, s *suite) {
 		}
 		return nil
 	})
+	s.reached(t, s.ready(t, ns, "back", ""), pods[0])
 	s.consistent(t, starting, s.Nodes[1])
 }
 

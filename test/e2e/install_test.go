@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,11 +39,15 @@ const (
 	imageLoad = "weft.dev/load:test"
 )
 
+// made is the directory of the artifacts, once there is one.
+var made string
+
 var built = sync.OnceValues(func() (*artifacts, error) {
 	dir, err := os.MkdirTemp("", "weft-e2e-made-")
 	if err != nil {
 		return nil, err
 	}
+	made = dir
 	a := &artifacts{dir: dir, tag: "e2e", next: "e2e-next"}
 	mod, err := command("go", "env", "GOMOD")
 	if err != nil {
@@ -75,9 +80,7 @@ func build(t *testing.T) *artifacts {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if a, err := built(); a != nil && (err != nil || code == 0 || a.dir != "") {
-		os.RemoveAll(a.dir)
-	}
+	os.RemoveAll(made)
 	os.Exit(code)
 }
 
@@ -172,14 +175,7 @@ func (s *suite) render(t *testing.T, tag string, set ...string) string {
 // install follows docs/install.md.
 func (s *suite) install(t *testing.T, tag string) {
 	t.Helper()
-	manifest := s.render(t, tag)
-	// The first time the API server does not know the kinds yet, and says so.
-	out, err := s.Kubectl(t.Context(), "apply", "-f", manifest)
-	if err != nil && !strings.Contains(err.Error(), `no matches for kind "IPPool"`) {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	s.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd/ippools.weft.dev")
-	s.kubectl(t, "apply", "-f", manifest)
+	s.kubectl(t, "apply", "-f", s.render(t, tag))
 	s.kubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/weft", "--timeout=90s")
 	s.kubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
 	s.kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=90s")
@@ -198,8 +194,8 @@ func (s *suite) kubectl(t *testing.T, args ...string) string {
 // weftOn runs an operator's command on a node and decodes its JSON.
 func (s *suite) weftOn(ctx context.Context, n *cluster.Node, into any, args ...string) error {
 	out, err := n.Exec(ctx, append([]string{s.made.weft}, append(args, "-o", "json")...)...)
-	if jsonErr := json.Unmarshal([]byte(out), into); jsonErr != nil {
-		return fmt.Errorf("weft %s on %s: %w: %.300q: %w", strings.Join(args, " "), n.Name, jsonErr, out, err)
+	if jsonErr := json.Unmarshal([]byte(out), into); jsonErr != nil { // problems are told as JSON, too
+		return fmt.Errorf("weft %s on %s: %w: %.300q", strings.Join(args, " "), n.Name, errors.Join(jsonErr, err), out)
 	}
 	return nil
 }

@@ -6,9 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"weft.dev/weft/internal/report"
 	"weft.dev/weft/test/cluster"
@@ -28,9 +31,10 @@ func (s *suite) settled(ctx context.Context, n *cluster.Node) error {
 	return nil
 }
 
-// A node dies for good and its Node object is deleted. Its leases go, and the
-// other nodes forget the way to it; a new node takes blocks of its own, and its
-// pods are reached from everywhere.
+// A node dies for good. A pod of it with sticky addresses, deleted by force,
+// starts on another node and is reached there. When the Node object is deleted,
+// the leases of the node go, and the other nodes forget the way to it; a new node
+// takes blocks of its own, and its pods are reached from everywhere.
 func testReplacement(t *testing.T, s *suite) {
 	ns := s.namespace(t)
 	client := s.start(t, server(ns, "client", "node1"))[0]
@@ -57,6 +61,7 @@ func testReplacement(t *testing.T, s *suite) {
 	if len(subnets) != 2 {
 		t.Fatalf("%s has leases of %v, want one of each family", third.Name, subnets)
 	}
+	s.dies(t, ns, third, client)
 	if err := s.RemoveNode(t.Context(), third.Name); err != nil {
 		t.Fatal(err)
 	}
@@ -87,5 +92,30 @@ func testReplacement(t *testing.T, s *suite) {
 	use(fourth.Name)
 	for _, n := range s.Nodes {
 		await(t, 30*time.Second, n.Name, func(ctx context.Context) error { return s.settled(ctx, n) })
+	}
+}
+
+// dies has the kubelet of a node die while a sticky pod of node1's addresses is
+// there, and checks that node2 takes over pod and addresses.
+func (s *suite) dies(t *testing.T, ns string, n *cluster.Node, client *corev1.Pod) {
+	t.Helper()
+	s.statefulSet(t, ns)
+	pod := s.ready(t, ns, "db-0", "")
+	kept := addressesOf(pod)
+	s.selectNode(t, ns, n.Name)
+	pod = s.ready(t, ns, "db-0", string(pod.UID))
+	if err := n.Kill("kubelet"); err != nil {
+		t.Fatal(err)
+	}
+	s.selectNode(t, ns, "node2")
+	s.force(t, ns, "db-0")
+	pod = s.ready(t, ns, "db-0", string(pod.UID))
+	if got := addressesOf(pod); pod.Spec.NodeName != "node2" || !slices.Equal(got, kept) {
+		t.Fatalf("the pod is on %s with %v, want node2 and %v", pod.Spec.NodeName, got, kept)
+	}
+	for f, address := range kept {
+		await(t, 20*time.Second, "the pod on its new node", func(ctx context.Context) error {
+			return s.seesSource(ctx, client, address, addressesOf(client)[f])
+		})
 	}
 }

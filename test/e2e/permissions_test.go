@@ -20,11 +20,7 @@ type entry struct {
 	Verb                     string
 	User                     struct{ Username string }
 	ObjectRef                struct{ Resource, Subresource, APIGroup, Namespace, Name string }
-	ResponseStatus           struct{ Code int }
 	RequestReceivedTimestamp time.Time
-	StageTimestamp           time.Time
-	Stage                    string
-	Annotations              map[string]string
 }
 
 // audit reads the log.
@@ -64,7 +60,7 @@ var unexercised = func() map[right]string {
 	} {
 		m[right{r[0], r[1], "list"}] = "the API server streams lists"
 	}
-	m[right{"weft.dev", "subnetleases", "get"}] = "only after a write whose answer was lost"
+	m[right{"weft.dev", "subnetleases", "get"}] = "only after a delete that met a newer version"
 	return m
 }()
 
@@ -81,10 +77,9 @@ func testPermissions(t *testing.T, s *suite) {
 		if e.ObjectRef.Subresource != "" {
 			r.resource += "/" + e.ObjectRef.Subresource
 		}
+		// Also where it was forbidden: a server that has just started does not know
+		// any role yet, and what is never granted is found below.
 		used[r]++
-		if e.ResponseStatus.Code == 403 {
-			t.Errorf("%s %s %q: forbidden: %v", e.Verb, r.resource, e.ObjectRef.Name, e.Annotations)
-		}
 	}
 	role, err := s.Client().RbacV1().ClusterRoles().Get(t.Context(), "weft", metav1.GetOptions{})
 	if err != nil {

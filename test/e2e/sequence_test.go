@@ -6,179 +6,128 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"weft.dev/weft/internal/core/wish"
-	"weft.dev/weft/internal/report"
 )
 
-// moment is when something happened, and who says so.
-type moment struct {
-	what string
-	at   time.Time
-}
+// How docs/sequence.md says that a pod starts. Arrows 3 and 4 are two watches of
+// one event, of which either may be first, and what several see of one moment has
+// no order: therefore these are several lists.
+var (
+	startOrder = []string{
+		"API server: create the pod",               // 1
+		"trace: ADD created",                       //
+		"API server: bind it",                      // 2
+		"trace: ADD scheduled",                     //
+		"kubelet: SyncLoop ADD",                    // 4
+		"kubelet: Creating PodSandbox",             // 5
+		"containerd: RunPodSandbox",                //
+		"weft-cni: ADD",                            // 6
+		"trace: ADD shim started",                  //
+		"trace: ADD received",                      // 7
+		"trace: ADD pod known",                     // 8
+		"trace: ADD reserved",                      // 9
+		"API server: lease 10-42-255-50-32",        // 10
+		"trace: ADD announced",                     //
+		"trace: ADD attached",                      // 11
+		"trace: ADD answered",                      // 12
+		"containerd: RunPodSandbox returns",        // 13
+		"API server: its status, from the kubelet", // 14
+		"trace: ADD addresses in status",           //
+		"trace: ADD ready",                         // 15
+	}
+	startBranches = [][]string{
+		{"API server: bind it", "trace: ADD watched", "trace: ADD ready"}, // 3
+		{"trace: ADD answered", "agent's log: ADD served"},                // 12
+		{"API server: its status, from the kubelet", "kubelet: status written"},
+		{"containerd: RunPodSandbox returns", "kubelet: observed pod startup"},
+	}
+	endOrder = []string{
+		"API server: delete the pod", // 1
+		"kubelet: SyncLoop DELETE",
+		"containerd: StopContainer", // 2
+		"containerd: StopPodSandbox",
+		"weft-cni: DEL", // 3
+		"trace: DEL shim started",
+		"trace: DEL received",                              // 4
+		"trace: DEL answered",                              // 5
+		"containerd: network torn down",                    // 7
+		"API server: delete it for good, from the kubelet", // 8
+		"trace: DEL gone",                                  // 9
+	}
+	endBranches = [][]string{
+		{"trace: DEL answered", "agent's log: DEL served"},
+		{"API server: delete it for good, from the kubelet", "kubelet: removed from the API"},
+	}
+)
 
-// Whoever asks why a pod took long to start finds when each arrow of
-// docs/sequence.md happened, in the API server's audit log, containerd's log, the
-// kubelet's log and `weft pod trace`; they happened in that order. And where a
-// collector is configured, it has them as one trace.
+// Whoever asks why a pod took long to start or to end finds when each arrow of
+// docs/sequence.md happened, in the API server's audit log, the logs of kubelet,
+// containerd, weft-cni and the agent, and `weft pod trace`; and they happened in
+// that order. Where a collector is configured, it has them as one trace.
 func testSequence(t *testing.T, s *suite) {
 	ns := s.namespace(t)
-	pod := s.start(t, server(ns, "seq", "node1", wish.IPv4, "10.42.255.50"))[0]
-	steps := s.steps(t, pod)
-	logs := s.runtimeMoments(t, pod)
-	requests := s.requestMoments(t, pod, logs["returns sandbox id"].at)
-	// Arrows 3 and 4 are two watches of one event: either may be first, so the
-	// agent's watch is compared with what was before both only.
-	inOrder(t, []moment{requests["create"], requests["bind"], logs["RunPodSandbox"],
-		steps["shim started"], steps["received"], steps["pod known"], steps["reserved"], steps["announced"], steps["attached"], steps["answered"],
-		logs["returns sandbox id"], requests["status"], steps["addresses in status"], steps["ready"]})
-	inOrder(t, []moment{requests["bind"], steps["watched"], steps["ready"]})
-	inOrder(t, []moment{requests["lease"], steps["announced"]})
-	inOrder(t, []moment{steps["reserved"], requests["lease"]})
-	inOrder(t, []moment{logs["returns sandbox id"], s.kubeletMoment(t, pod)})
-	s.checkTrace(t, pod)
-}
-
-// inOrder: each moment is not before the one before it.
-func inOrder(t *testing.T, moments []moment) {
-	t.Helper()
-	var text strings.Builder
-	good := true
-	for i, m := range moments {
-		mark := ""
-		if m.at.IsZero() || i > 0 && m.at.Before(moments[i-1].at) {
-			good, mark = false, "  <-- missing or too early"
-		}
-		fmt.Fprintf(&text, "%s  %s%s\n", m.at.UTC().Format("15:04:05.000000"), m.what, mark)
-	}
-	t.Logf("\n%s", text.String())
-	if !good {
-		t.Error("it did not happen in this order: see above")
-	}
-}
-
-// steps are those of the pod's ADD in `weft pod trace`, once it is complete.
-func (s *suite) steps(t *testing.T, pod *corev1.Pod) map[string]moment {
-	t.Helper()
-	var found map[string]moment
-	await(t, 20*time.Second, "the timeline of the pod", func(ctx context.Context) error {
-		var rows []report.Step
-		if err := s.weftOn(ctx, s.host(pod), &rows, "pod", "trace", pod.Namespace+"/"+pod.Name); err != nil {
-			return err
-		}
-		found = map[string]moment{}
-		for _, r := range rows {
-			if r.Verb == "ADD" {
-				found[r.Step] = moment{"agent: " + r.Step, r.At}
-			}
-		}
-		if _, ready := found["ready"]; !ready {
-			return fmt.Errorf("it has no step ready: %v", rows)
-		}
-		return nil
-	})
-	return found
-}
-
-// requestMoments are from the audit log: of the kubelet's writes of the status
-// the first after the sandbox was there.
-func (s *suite) requestMoments(t *testing.T, pod *corev1.Pod, sandbox time.Time) map[string]moment {
-	t.Helper()
-	found := map[string]moment{}
-	for _, e := range s.audit(t) {
-		ours := e.ObjectRef.Namespace == pod.Namespace && e.ObjectRef.Name == pod.Name && e.ObjectRef.Resource == "pods"
-		key, at := "", e.RequestReceivedTimestamp
-		switch {
-		case ours && e.Verb == "create" && e.ObjectRef.Subresource == "":
-			key = "create"
-		case ours && e.Verb == "create" && e.ObjectRef.Subresource == "binding":
-			key = "bind"
-		case ours && e.ObjectRef.Subresource == "status" && strings.HasPrefix(e.User.Username, "system:node:"):
-			key = "status"
-		case e.ObjectRef.Resource == "subnetleases" && e.Verb == "create" && e.ObjectRef.Name == "10-42-255-50-32":
-			key = "lease"
-		default:
-			continue
-		}
-		if key == "status" && (found[key].what != "" || at.Before(sandbox)) {
-			continue
-		}
-		found[key] = moment{"API server: " + key, at}
-	}
-	return found
-}
-
-// runtimeMoments are from containerd's log.
-func (s *suite) runtimeMoments(t *testing.T, pod *corev1.Pod) map[string]moment {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.LogDir(), pod.Spec.NodeName+"-containerd.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := regexp.MustCompile(`(?m)^time="([^"]+)" level=info msg="RunPodSandbox for &PodSandboxMetadata\{Name:` + pod.Name + `,Uid:` + string(pod.UID) + `,[^"]*"`)
-	found := map[string]moment{}
-	for _, m := range line.FindAllSubmatch(text, -1) {
-		key := "RunPodSandbox"
-		if bytes.Contains(m[0], []byte("returns sandbox id")) {
-			key = "returns sandbox id"
-		}
-		at, err := time.Parse(time.RFC3339Nano, string(m[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[key] = moment{"containerd: " + key, at}
-	}
-	return found
-}
-
-// kubeletMoment is from the kubelet's log.
-func (s *suite) kubeletMoment(t *testing.T, pod *corev1.Pod) (m moment) {
-	t.Helper()
-	line := regexp.MustCompile(`(?m)^I(\d{4} [\d:.]+) .*Observed pod startup duration" pod="` + pod.Namespace + `/` + pod.Name + `"`)
-	await(t, 20*time.Second, "the kubelet's line about the pod", func(context.Context) error {
-		text, err := os.ReadFile(filepath.Join(s.LogDir(), pod.Spec.NodeName+"-kubelet.log"))
-		if err != nil {
-			return err
-		}
-		found := line.FindSubmatch(text)
-		if found == nil {
-			return fmt.Errorf("there is none")
-		}
-		at, err := time.ParseInLocation("2006 0102 15:04:05.000000", fmt.Sprint(time.Now().Year())+" "+string(found[1]), time.Local)
-		m = moment{"kubelet: observed pod startup duration", at}
-		return err
-	})
-	return m
-}
-
-// checkTrace: the collector has the spans of docs/sequence.md, each below the
-// right one.
-func (s *suite) checkTrace(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	parents := map[string]string{
+	s.verbose(t, s.Nodes[0])
+	pod := s.start(t, server(ns, "seq", s.Nodes[0].Name, wish.IPv4, "10.42.255.50"))[0]
+	s.inOrder(t, pod, append(startBranches, startOrder))
+	s.checkTrace(t, pod, map[string]string{
 		"pod start": "", "schedule": "pod start", "kubelet and runtime": "pod start", "weft-cni ADD": "pod start", "agent ADD": "weft-cni ADD",
 		"pod": "agent ADD", "reserve": "agent ADD", "announce": "agent ADD", "kernel": "agent ADD", "answer": "agent ADD",
 		"runtime, kubelet and watch": "pod start", "containers and readiness": "pod start",
+	})
+
+	plain := s.start(t, server(ns, "plain", s.Nodes[0].Name))[0]
+	s.remove(t, ns, "seq")
+	s.inOrder(t, pod, append(endBranches, endOrder))
+	s.checkTrace(t, pod, map[string]string{"weft-cni DEL": "", "agent DEL": "weft-cni DEL"})
+
+	// Arrow 10 is for few pods only; 8 may be for any.
+	for _, e := range s.audit(t) {
+		o := e.ObjectRef
+		if e.User.Username == agentUser && o.Namespace == ns && o.Name == plain.Name && e.Verb != "get" {
+			t.Errorf("an agent asked the API server to %s %s %s for a pod that asks for nothing", e.Verb, o.Resource, o.Subresource)
+		}
 	}
+}
+
+// agentUser is who the agents are to the API server.
+const agentUser = "system:serviceaccount:kube-system:weft"
+
+// inOrder waits until everything has been told and compares the moments.
+func (s *suite) inOrder(t *testing.T, pod *corev1.Pod, orders [][]string) {
+	t.Helper()
+	var told story
+	await(t, 30*time.Second, "all who took part to tell", func(ctx context.Context) (err error) {
+		if told, err = s.tell(ctx, t, pod); err != nil {
+			return err
+		}
+		return told.has(orders...)
+	})
+	for _, order := range orders {
+		told.inOrder(t, order)
+	}
+}
+
+// checkTrace: the collector has these spans, each below the right one.
+func (s *suite) checkTrace(t *testing.T, pod *corev1.Pod, parents map[string]string) {
+	t.Helper()
 	await(t, 30*time.Second, "the trace", func(context.Context) error {
 		spans := s.traces.of(string(pod.UID))
-		for name, parent := range parents {
-			span := spans[name]
+		for name, above := range parents {
+			span, parent := spans[name], spans[above]
 			switch {
 			case span == nil:
 				return fmt.Errorf("there is no span %q among %d", name, len(spans))
-			case parent == "" && len(span.GetParentSpanId()) > 0:
+			case above == "" && len(span.GetParentSpanId()) > 0:
 				return fmt.Errorf("span %q has a parent", name)
-			case parent != "" && !bytes.Equal(span.GetParentSpanId(), spans[parent].GetSpanId()):
-				return fmt.Errorf("span %q is not below %q", name, parent)
+			case above != "" && !bytes.Equal(span.GetParentSpanId(), parent.GetSpanId()):
+				return fmt.Errorf("span %q is not below %q", name, above)
+			case above != "" && (span.GetStartTimeUnixNano() < parent.GetStartTimeUnixNano() || span.GetEndTimeUnixNano() > parent.GetEndTimeUnixNano()):
+				return fmt.Errorf("span %q is longer than %q", name, above)
 			case span.GetStartTimeUnixNano() > span.GetEndTimeUnixNano():
 				return fmt.Errorf("span %q ends before it begins", name)
 			}

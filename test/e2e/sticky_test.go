@@ -33,11 +33,7 @@ func testSticky(t *testing.T, s *suite) {
 		t.Fatalf("the pod has %v, want two addresses", kept)
 	}
 	for _, node := range []string{"node2", "node1"} {
-		change := `{"spec":{"template":{"spec":{"nodeSelector":{"` + corev1.LabelHostname + `":"` + node + `"}}}}}`
-		_, err := s.Client().AppsV1().StatefulSets(ns).Patch(t.Context(), "db", types.StrategicMergePatchType, []byte(change), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.selectNode(t, ns, node)
 		pod = s.ready(t, ns, "db-0", string(pod.UID))
 		if got := addressesOf(pod); pod.Spec.NodeName != node || !slices.Equal(got, kept) {
 			t.Fatalf("the pod is on %s with %v, want %s and %v", pod.Spec.NodeName, got, node, kept)
@@ -79,6 +75,17 @@ func (s *suite) noLeaseOf(ctx context.Context, pod string) error {
 	return nil
 }
 
+// selectNode has the pod of the StatefulSet run on another node.
+func (s *suite) selectNode(t *testing.T, ns, node string) {
+	t.Helper()
+	change := `{"spec":{"template":{"spec":{"nodeSelector":{"` + corev1.LabelHostname + `":"` + node + `"}}}}}`
+	_, err := s.Client().AppsV1().StatefulSets(ns).Patch(t.Context(), "db", types.StrategicMergePatchType, []byte(change), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// statefulSet makes the StatefulSet db with one pod, on node1.
 func (s *suite) statefulSet(t *testing.T, ns string) {
 	t.Helper()
 	template := server(ns, "db", "node1", wish.Sticky, "true")

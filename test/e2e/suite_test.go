@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,9 @@ type suite struct {
 	// where somebody chose some by -run.
 	ran atomic.Int32
 	all int32
+
+	mu   sync.Mutex
+	kept []string // tests of which there is evidence
 }
 
 // test is one entry of the table.
@@ -49,9 +53,13 @@ var together = []test{
 	{"addresses on request", testFixed},
 	{"pools on request", testPools},
 	{"wrong annotations", testRefusals},
+	{"corrected annotations", testMended},
 	{"sticky addresses", testSticky},
+	{"sticky addresses of nobody", testAway},
 	{"host ports", testHostPorts},
 	{"host port conflict", testHostPortConflict},
+	{"host ports at one address", testHostIP},
+	{"host port of a flow", testHostPortFlow},
 }
 
 // alone come after them, in this order: each changes what others rely on, or
@@ -59,14 +67,17 @@ var together = []test{
 var alone = []test{
 	{"bandwidth", testBandwidth},
 	{"sequence", testSequence},
+	{"drained node", testDrain},
 	{"metrics", testMetrics},
 	{"upgrade", testUpgrade},
 	{"force-deleted pods", testForceDeleted},
 	{"killed containerd", testKilledContainerd},
 	{"killed kubelet", testKilledKubelet},
+	{"forgotten sandboxes", testForgotten},
 	{"outage of the API server", testOutage},
 	{"node replacement", testReplacement},
 	{"reboot", testReboot},
+	{"static pods", testStatic},
 	{"permissions", testPermissions}, // of all that the others did
 	{"uninstall", testUninstall},
 }
@@ -78,7 +89,10 @@ func TestCluster(t *testing.T) {
 		Taints:      []corev1.Taint{{Key: convert.NotReadyTaint, Effect: corev1.TaintEffectNoSchedule}},
 	})
 	s.traces = collect(t, s.Nodes[0])
-	s.values["config"] = map[string]any{"tracing": map[string]any{"endpoint": s.traces.endpoint}}
+	s.values["config"] = map[string]any{
+		"tracing": map[string]any{"endpoint": s.traces.endpoint},
+		"gc":      map[string]any{"interval": "5s"}, // tests are in a hurry
+	}
 	if !t.Run("install", func(t *testing.T) { testInstall(t, s) }) {
 		return
 	}
@@ -121,11 +135,11 @@ func start(t *testing.T, o cluster.Options) *suite {
 	if testing.Short() {
 		t.Skip("starts a Kubernetes cluster")
 	}
+	made := build(t)
 	dir, err := os.MkdirTemp("", "weft-e2e-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := build(t)
 	o.Dir, o.Images, o.Log = dir, made.images, t.Logf
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -135,9 +149,7 @@ func start(t *testing.T, o cluster.Options) *suite {
 	}
 	s := &suite{Cluster: c, made: made, values: chartValues()}
 	t.Cleanup(func() {
-		if t.Failed() {
-			s.keepEvidence(t)
-		}
+		s.keepEvidence(t)
 		if err := errors.Join(c.Down(), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
@@ -159,8 +171,11 @@ func await(t *testing.T, limit time.Duration, what string, check func(ctx contex
 func awaitErr(ctx context.Context, limit time.Duration, what string, check func(ctx context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if err == nil || last == nil || ctx.Err() == nil { // what the end of the time broke off says little
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for %s, %s at most: %w", what, limit, errors.Join(err, last))

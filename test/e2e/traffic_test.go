@@ -73,8 +73,9 @@ func testNodeTraffic(t *testing.T, s *suite) {
 	}
 }
 
-// service makes a Service of both families for the pods with the label.
-func (s *suite) service(t *testing.T, namespace, name string, kind corev1.ServiceType) *corev1.Service {
+// service makes a Service of both families, with port 80, for that port of the
+// pods with the label.
+func (s *suite) service(t *testing.T, namespace, name string, kind corev1.ServiceType, port int32) *corev1.Service {
 	t.Helper()
 	both := corev1.IPFamilyPolicyRequireDualStack
 	service, err := s.Client().CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
@@ -82,8 +83,8 @@ func (s *suite) service(t *testing.T, namespace, name string, kind corev1.Servic
 		Spec: corev1.ServiceSpec{
 			Type: kind, Selector: map[string]string{"name": name}, IPFamilyPolicy: &both,
 			Ports: []corev1.ServicePort{
-				{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)},
-				{Name: "udp", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolUDP},
+				{Name: "http", Port: 80, TargetPort: intstr.FromInt32(port)},
+				{Name: "udp", Port: 80, TargetPort: intstr.FromInt32(port), Protocol: corev1.ProtocolUDP},
 			},
 		},
 	}, metav1.CreateOptions{})
@@ -98,7 +99,7 @@ func (s *suite) service(t *testing.T, namespace, name string, kind corev1.Servic
 // node, from pods and from nodes.
 func testServices(t *testing.T, s *suite) {
 	ns := s.namespace(t)
-	service := s.service(t, ns, "web", corev1.ServiceTypeNodePort)
+	service := s.service(t, ns, "web", corev1.ServiceTypeNodePort, 8080)
 	pods := s.start(t, server(ns, "web", "node1"), server(ns, "near", "node1"), server(ns, "far", "node2"))
 	for _, from := range pods {
 		for _, address := range service.Spec.ClusterIPs {
@@ -131,12 +132,14 @@ func testServices(t *testing.T, s *suite) {
 // whichever node DNS is on.
 func testNames(t *testing.T, s *suite) {
 	ns := s.namespace(t)
-	s.service(t, ns, "web", corev1.ServiceTypeClusterIP)
-	pods := s.start(t, server(ns, "web", "node1"), server(ns, "other", "node2"))
+	s.service(t, ns, "web", corev1.ServiceTypeClusterIP, 8080)
+	behind := server(ns, "behind", "node1") // a pod knows its own name by a file
+	behind.Labels["name"] = "web"
+	pods := s.start(t, behind, server(ns, "other", "node2"))
 	for _, from := range pods {
 		for _, name := range []string{"web", "web." + ns + ".svc.cluster.local"} {
 			await(t, 30*time.Second, "pod "+from.Name+" to reach "+name, func(ctx context.Context) error {
-				return s.expect(ctx, from, "http", name, 80, "hostname", "web")
+				return s.expect(ctx, from, "http", name, 80, "hostname", "behind")
 			})
 		}
 	}

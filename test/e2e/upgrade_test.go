@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -44,6 +45,7 @@ func testUpgrade(t *testing.T, s *suite) {
 			targets = append(targets, netip.AddrPortFrom(address, 7000).String())
 		}
 	}
+	targets = append(targets, s.throughService(t, ns, "server2")...)
 	clients := s.start(t,
 		loadPod(ns, "client1", "node1", append([]string{"client", ":7001"}, targets...)...),
 		loadPod(ns, "client2", "node2", append([]string{"client", ":7001"}, targets...)...))
@@ -83,6 +85,29 @@ func testUpgrade(t *testing.T, s *suite) {
 	for _, n := range s.Nodes {
 		s.upgraded(t, n)
 	}
+}
+
+// throughService makes a Service for the pod and returns where it is reached, once
+// it is from every node.
+func (s *suite) throughService(t *testing.T, namespace, pod string) (targets []string) {
+	t.Helper()
+	for _, address := range s.service(t, namespace, pod, corev1.ServiceTypeClusterIP, 7000).Spec.ClusterIPs {
+		targets = append(targets, net.JoinHostPort(address, "80"))
+	}
+	for _, n := range s.Nodes {
+		for _, target := range targets {
+			await(t, 30*time.Second, "the Service at "+target+" on "+n.Name, func(ctx context.Context) error {
+				return n.Enter(func() error {
+					conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", target)
+					if err == nil {
+						err = conn.Close()
+					}
+					return err
+				})
+			})
+		}
+	}
+	return targets
 }
 
 // upgraded: agent and plugin on the node are of the next release.

@@ -134,4 +134,14 @@ func testRefusals(t *testing.T, s *suite) {
 			t.Errorf("pod %s: %v, %v, want Pending", r.name, p.Status.Phase, err)
 		}
 	}
+	// The kubelet tries again and again; that is one event with a count.
+	await(t, 2*starting, "a second attempt", func(ctx context.Context) error {
+		list, err := s.Client().CoreV1().Events(ns).List(ctx, metav1.ListOptions{
+			FieldSelector: "involvedObject.name=misspelt,reason=" + wish.InvalidAnnotation,
+		})
+		if err == nil && (len(list.Items) != 1 || list.Items[0].Count < 2) {
+			err = fmt.Errorf("found %d events, want one with a count of at least 2", len(list.Items))
+		}
+		return err
+	})
 }

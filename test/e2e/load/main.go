@@ -12,6 +12,7 @@ package main
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -72,8 +73,8 @@ func serve(address string) error {
 			return err
 		}
 		go func() {
-			defer conn.Close()
-			if _, err := io.Copy(conn, conn); err != nil {
+			_, err := io.Copy(conn, conn)
+			if err := errors.Join(err, conn.Close()); err != nil {
 				log.Print(err)
 			}
 		}()
@@ -87,12 +88,11 @@ func (c *client) stream(target string) {
 		c.fail(fmt.Errorf("open stream to %s: %w", target, err))
 		return
 	}
-	defer conn.Close()
 	c.count(func(r *Report) { r.Streams++ })
 	for n := uint64(0); ; n++ {
 		if err := c.exchange(conn, n); err != nil {
 			c.count(func(r *Report) { r.Streams-- })
-			c.fail(fmt.Errorf("exchange %d on the stream to %s: %w", n, target, err))
+			c.fail(fmt.Errorf("exchange %d on the stream to %s: %w", n, target, errors.Join(err, conn.Close())))
 			return
 		}
 		c.count(func(r *Report) { r.Exchanges++ })
@@ -105,8 +105,7 @@ func (c *client) requests(target string) {
 	for n := uint64(0); ; n++ {
 		conn, err := net.DialTimeout("tcp", target, patience)
 		if err == nil {
-			err = c.exchange(conn, n)
-			conn.Close()
+			err = errors.Join(c.exchange(conn, n), conn.Close())
 		}
 		if err != nil {
 			c.fail(fmt.Errorf("request %d to %s: %w", n, target, err))
