@@ -8,7 +8,7 @@
 // installs Weft as docs/install.md says, and runs the subtests of its table:
 // first those that share the cluster, at the same time, then those that break
 // something, one after the other, and the removal of Weft at last. TestIptables
-// makes a second, small cluster, for kube-proxy's other mode. Every test begins
+// makes a second, small cluster, for kube-proxy's other mode and VXLAN. Every test begins
 // with a comment that says what a user sees.
 //
 //	go test -v ./test/e2e -run 'TestCluster$/^(install|together)$/^(sticky_addresses|)$'

@@ -115,13 +115,17 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestIptables is the same cluster with kube-proxy's other mode.
+// TestIptables is the same cluster with kube-proxy's other mode, and with VXLAN
+// between the nodes.
 func TestIptables(t *testing.T) {
 	s := start(t, cluster.Options{Family: "dual", Proxy: "iptables"})
+	s.values["config"] = map[string]any{"network": map[string]any{"backend": map[string]any{"type": "vxlan"}}}
 	if !t.Run("install", func(t *testing.T) { s.install(t, s.made.tag) }) {
 		return
 	}
-	for _, e := range []test{{"services", testServices}, {"names", testNames}, {"host ports", testHostPorts}} {
+	for _, e := range []test{
+		{"traffic between pods", testPodTraffic}, {"services", testServices}, {"names", testNames}, {"sticky addresses", testSticky}, {"host ports", testHostPorts},
+	} {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			e.run(t, s)
