@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // helm returns the pinned helm, which `make test` builds.
@@ -74,6 +75,10 @@ func TestValues(t *testing.T) {
 		"image":          {[]string{`image={"repository":"registry.example/weft","tag":"v9"}`}, []string{"image: registry.example/weft:v9"}},
 		"loopback only":  {[]string{`listen={"address":"127.0.0.2","port":9200}`}, []string{"listen: 127.0.0.2:9200", `host: "127.0.0.2", port: 9200`}},
 		"loopback IPv6":  {[]string{`listen.address="[::1]"`}, []string{"listen: '[::1]:9119'", `host: "::1", port: 9119`}},
+		"any IPv6":       {[]string{`listen.address="::"`}, []string{"listen: '[::]:9119'", `host: "127.0.0.1", port: 9119`}},
+		"any IPv6 []":    {[]string{`listen.address="[::]"`}, []string{"listen: '[::]:9119'", `host: "127.0.0.1", port: 9119`}},
+		"one IPv6":       {[]string{`listen.address="fd00::1"`}, []string{"listen: '[fd00::1]:9119'", `host: "fd00::1", port: 9119`}},
+		"any IPv4":       {[]string{`listen.address="0.0.0.0"`}, []string{"listen: 0.0.0.0:9119", `host: "127.0.0.1", port: 9119`}},
 		"other runtime":  {[]string{`cni={"confDir":"/var/lib/k/net.d","confFile":"00-w.conflist","binDir":"/var/lib/k/bin"}`}, []string{"confFile: /var/lib/k/net.d/00-w.conflist"}},
 		"state":          {[]string{`stateDir="/run/pods/weft"`}, []string{"stateDir: /run/pods/weft"}},
 		"dual-stack":     {[]string{`pool.spec.ipv6={"cidr":"fd00:42::/48"}`}, []string{"cidr: fd00:42::/48"}},
@@ -98,6 +103,48 @@ func TestValues(t *testing.T) {
 			check(t, parse(t, out))
 		})
 	}
+}
+
+// An upgrade replaces the agents if something changes that they read at their
+// start only, and leaves those alone that follow the change.
+func TestUpgradeReplacesAgents(t *testing.T) {
+	before := agents(t)
+	for value, want := range map[string]bool{
+		`config.network.mtu=1400`:                          false,
+		`config.network.backend.type="vxlan"`:              false,
+		`config.log.level="debug"`:                         false,
+		`config.gc={"interval":"2m"}`:                      false,
+		`config.cni={"networkName":"pods"}`:                false,
+		`cni.confFile="00-weft.conflist"`:                  false,
+		`config.log.format="text"`:                         true,
+		`config.log=null`:                                  true,
+		`config.nodeName="n1"`:                             true,
+		`config.socket="/run/weft/a.sock"`:                 true,
+		`config.cluster.leaseIdleAfter="5m"`:               true,
+		`config.cluster.kubernetes={"server":"https://a"}`: true,
+		`config.tracing={"endpoint":"http://c:4318"}`:      true,
+		`pool.spec.ipv4.blockSize=25`:                      true,
+		`pool.create=false`:                                true,
+		`listen.address="127.0.0.1"`:                       true,
+		`config.listen="127.0.0.2:9119"`:                   true,
+		`stateDir="/run/pods/weft"`:                        true,
+		`cni.confDir="/var/lib/k/net.d"`:                   true, // a mount
+		`image={"repository":"registry.example/weft"}`:     true,
+	} {
+		if replaced := !cmp.Equal(before, agents(t, value)); replaced != want {
+			t.Errorf("%s: agents are replaced: %t, want %t", value, replaced, want)
+		}
+	}
+}
+
+// agents returns the template of the agents' pods.
+func agents(t *testing.T, values ...string) corev1.PodTemplateSpec {
+	t.Helper()
+	out, err := rendered(t, values...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return parse(t, out).daemonSets[0].Spec.Template
 }
 
 func TestValuesAreChecked(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/core/wish"
@@ -225,7 +226,15 @@ type governor struct {
 		file, underlay, pods, mended, proclaimed time.Time
 		addresses                                []netip.Addr // that were looked for
 	}
-	content content // of the configuration file
+	// read is what the last look at the registry found besides inputs.
+	read struct {
+		revision uint64
+		synced   bool
+		outside  []netip.Prefix  // blocks that are in no pool
+		single   []cluster.Lease // this node's leases of single addresses
+	}
+	beginning, proclaiming, givingBack attempts
+	content                            content // of the configuration file
 
 	network    atomic.Pointer[network]
 	seen       atomic.Pointer[inputs]

@@ -38,7 +38,7 @@ func (a *Agent) govern(ctx context.Context) {
 	var changes *registry.Subscription
 	var changed <-chan struct{}
 	if a.cluster != nil {
-		changes = a.cluster.objects.Subscribe(registry.Node, registry.IPPool, registry.SubnetLease)
+		changes = a.cluster.objects.Subscribe(registry.Node, registry.IPPool, registry.SubnetLease, registry.AddressClaim)
 		changed = changes.C
 	}
 	for ctx.Err() == nil {
@@ -83,11 +83,19 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 	}
 	a.check(err)
 	if a.inputs.synced {
-		a.poolless.note(a.log, "no first IPPool", a.cluster.begin(ctx))
+		if a.beginning.due(now) {
+			err := a.cluster.begin(ctx)
+			a.beginning.done(now, err)
+			a.poolless.note(a.log, "no first IPPool", err)
+		}
 		if due := a.cluster.keeper.Step(ctx, now); due.Before(next) {
 			next = due
 		}
-		a.giveBack(ctx)
+		if a.givingBack.due(now) {
+			err := a.giveBack(ctx)
+			a.givingBack.done(now, err)
+			a.leftover.note(a.log, "leases of addresses not given back", err)
+		}
 	}
 	a.resize(ctx, now)
 	a.mend(ctx, now)
@@ -233,6 +241,26 @@ func (a *Agent) restore(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// attempts spaces the attempts at something that the registry refuses: a pass
+// may follow the other within milliseconds.
+type attempts struct {
+	failed int
+	next   time.Time
+}
+
+func (a *attempts) due(now time.Time) bool { return !now.Before(a.next) }
+
+// done notes how an attempt ended. After a failure the next is a second later,
+// then two, up to a minute.
+func (a *attempts) done(now time.Time, err error) {
+	if err == nil {
+		*a = attempts{}
+		return
+	}
+	a.next = now.Add(min(time.Second<<min(a.failed, 6), time.Minute))
+	a.failed++
 }
 
 // trouble is something that goes wrong until it is over. It is logged once.

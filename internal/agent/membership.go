@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"weft.dev/weft/api/v1alpha1"
@@ -20,6 +19,7 @@ import (
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/core/lease"
 	"weft.dev/weft/internal/core/topology"
+	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/fabric"
 	"weft.dev/weft/internal/leasing"
@@ -38,15 +38,27 @@ type membership struct {
 	// createPool creates the pool that an installation begins with; nil: there is
 	// none to create.
 	createPool func(context.Context) error
-	// single serializes those who create and delete leases of single addresses.
-	single sync.Mutex
+	// single has an element while somebody creates or deletes leases of single
+	// addresses.
+	single chan struct{}
 }
 
-// begin creates the first pool if the cluster has none, good or bad.
+// claimSingle waits for the turn to create or delete leases of single addresses.
+func (m *membership) claimSingle(ctx context.Context) (release func(), err error) {
+	select {
+	case m.single <- struct{}{}:
+		return func() { <-m.single }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// begin creates the first pool if the cluster has none, good or bad, and has had
+// none: leases tell of one that somebody deleted.
 func (m *membership) begin(ctx context.Context) error {
 	none := true
 	m.objects.View(func(s *registry.State) {
-		none = s.Synced && s.Err == nil && len(s.Pools) == 0
+		none = s.Synced && s.Err == nil && len(s.Pools) == 0 && len(s.Leases) == 0
 		for object := range s.Rejected {
 			none = none && !strings.HasPrefix(object, string(registry.IPPool)+" ")
 		}
@@ -75,7 +87,7 @@ func (a *Agent) join(ctx context.Context) error {
 		a.fabric = fabric.New(nil, a.drivers())
 		return nil
 	}
-	m := &membership{node: c.NodeName, objects: registry.NewStore()}
+	m := &membership{node: c.NodeName, objects: registry.NewStore(), single: make(chan struct{}, 1)}
 	if err := m.open(c, a); err != nil {
 		return err
 	}
@@ -115,7 +127,7 @@ func (m *membership) open(c v1alpha1.AgentConfiguration, a *Agent) error {
 // clusterName tells one registry from another, in the journal.
 func clusterName(c *v1alpha1.ClusterConfiguration) string {
 	if c.Kubernetes != nil {
-		return "kubernetes"
+		return engine.Kubernetes
 	}
 	return c.Directory
 }
@@ -147,35 +159,49 @@ func (a *Agent) readCluster() {
 	if a.cluster == nil {
 		return
 	}
-	in := &a.inputs
 	a.cluster.objects.View(func(s *registry.State) {
-		if n, there := s.Nodes[a.cluster.node]; there && s.Synced {
-			in.node = &n
+		if a.read.revision == s.Revision && a.read.synced == s.Synced {
+			return // passes are many, and this looks at every lease
 		}
-		if in.synced = in.node != nil; !in.synced {
-			return
-		}
-		pools := make([]cluster.Pool, 0, len(s.Pools))
-		for _, p := range s.Pools {
-			pools = append(pools, p)
-		}
-		in.pools, _ = cluster.AcceptPools(pools, maps.Values(s.Leases))
-		in.outside, in.known = nil, nil
-		for _, l := range s.Leases {
-			if l.Pod != "" {
-				continue
-			}
-			if l.Node == a.cluster.node && len(in.known) < len(l.Addresses) {
-				in.known = l.Addresses
-			}
-			if !inside(l.Subnet, in.pools) {
-				in.outside = append(in.outside, l.Subnet)
-			}
-		}
+		a.read.revision, a.read.synced = s.Revision, s.Synced
+		kept := wish.HoldersOf(s.Claims, s.Leases)
+		a.kept.Store(&kept)
+		a.readState(s)
 	})
-	a.keep()
-	if len(in.outside) > 0 {
-		in.outside = notRefused(in.outside, a.fabric.Reach())
+	if len(a.read.outside) > 0 {
+		a.inputs.outside = notRefused(a.read.outside, a.fabric.Reach())
+	} else {
+		a.inputs.outside = nil
+	}
+}
+
+// readState takes in a state that is new.
+func (a *Agent) readState(s *registry.State) {
+	in := &a.inputs
+	if n, there := s.Nodes[a.cluster.node]; there && s.Synced {
+		in.node = &n
+	}
+	if in.synced = in.node != nil; !in.synced {
+		return
+	}
+	pools := make([]cluster.Pool, 0, len(s.Pools))
+	for _, p := range s.Pools {
+		pools = append(pools, p)
+	}
+	in.pools, _ = cluster.AcceptPools(pools, maps.Values(s.Leases))
+	a.read.outside, a.read.single, in.known = nil, nil, nil
+	for _, l := range s.Leases {
+		own := l.Node == a.cluster.node
+		switch {
+		case l.Pod != "" && own:
+			a.read.single = append(a.read.single, l)
+		case l.Pod != "":
+		case own && len(in.known) < len(l.Addresses):
+			in.known = l.Addresses
+		}
+		if l.Pod == "" && !inside(l.Subnet, in.pools) {
+			a.read.outside = append(a.read.outside, l.Subnet)
+		}
 	}
 }
 
@@ -188,7 +214,7 @@ func notRefused(subnets []netip.Prefix, reach []topology.Reach) []netip.Prefix {
 			refused[r.Subnet] = true
 		}
 	}
-	subnets = slices.DeleteFunc(subnets, func(s netip.Prefix) bool { return refused[s] })
+	subnets = slices.DeleteFunc(slices.Clone(subnets), func(s netip.Prefix) bool { return refused[s] })
 	slices.SortFunc(subnets, netip.Prefix.Compare)
 	return subnets
 }
@@ -209,7 +235,7 @@ type addresses Agent
 
 // Blocks implements leasing.Addresses.
 func (s *addresses) Blocks(now time.Time) ([]lease.Block, error) {
-	n := s.network.Load()
+	n, own := s.network.Load(), s.ownBlocks()
 	var blocks []lease.Block
 	err := s.store.View(context.Background(), func(f *facts.Facts) error {
 		u := f.Usage(facts.Veth, "")
@@ -218,7 +244,7 @@ func (s *addresses) Blocks(now time.Time) ([]lease.Block, error) {
 				blocks = append(blocks, blockOf(u, r, now, n.Cooldown))
 			}
 		}
-		draining, err := s.draining(f, n.Pool)
+		draining, err := s.draining(f, n.Pool, own)
 		if err != nil {
 			return err
 		}
@@ -236,8 +262,10 @@ func (s *addresses) Blocks(now time.Time) ([]lease.Block, error) {
 
 // draining returns the blocks that give no address any more, and that pods have
 // addresses of. An adopted pod's address has no subnet on record; that of this
-// node's lease around it is meant.
-func (s *addresses) draining(f *facts.Facts, pool ipam.Pool) ([]netip.Prefix, error) {
+// node's lease around it is meant. own are this node's blocks: with the journal
+// in hand the Store is not asked, or two who hold one each would wait for the
+// other's.
+func (s *addresses) draining(f *facts.Facts, pool ipam.Pool, own []netip.Prefix) ([]netip.Prefix, error) {
 	outside, err := engine.Outside(f, pool)
 	if err != nil || len(outside) == 0 {
 		return nil, err
@@ -249,7 +277,11 @@ func (s *addresses) draining(f *facts.Facts, pool ipam.Pool) ([]netip.Prefix, er
 			continue // it has a lease of its own
 		}
 		if !o.Subnet.IsValid() {
-			o.Subnet = s.leaseAround(o.Addr)
+			for _, b := range own {
+				if b.Contains(o.Addr) {
+					o.Subnet = b
+				}
+			}
 		}
 		if o.Subnet.IsValid() && !slices.Contains(subnets, o.Subnet) {
 			subnets = append(subnets, o.Subnet)
@@ -258,15 +290,16 @@ func (s *addresses) draining(f *facts.Facts, pool ipam.Pool) ([]netip.Prefix, er
 	return subnets, nil
 }
 
-func (s *addresses) leaseAround(addr netip.Addr) (subnet netip.Prefix) {
+// ownBlocks returns the blocks that this node has leases of.
+func (s *addresses) ownBlocks() (own []netip.Prefix) {
 	s.cluster.objects.View(func(state *registry.State) {
 		for _, l := range state.Leases {
-			if l.Node == s.cluster.node && l.Pod == "" && l.Subnet.Contains(addr) {
-				subnet = l.Subnet
+			if l.Node == s.cluster.node && l.Pod == "" {
+				own = append(own, l.Subnet)
 			}
 		}
 	})
-	return subnet
+	return own
 }
 
 func blockOf(u *ipam.Usage, r ipam.Range, now time.Time, cooldown time.Duration) lease.Block {
@@ -294,8 +327,9 @@ func (s *addresses) Serve(ctx context.Context, leases []cluster.Lease) error {
 		return err
 	}
 	var used []string
+	own := s.ownBlocks()
 	err := a.store.View(ctx, func(f *facts.Facts) error {
-		draining, err := s.draining(f, a.network.Load().Pool)
+		draining, err := s.draining(f, a.network.Load().Pool, own)
 		for _, subnet := range draining {
 			used = append(used, subnet.String())
 		}
@@ -314,13 +348,18 @@ func (a *Agent) notGranted(addr netip.Addr) bool {
 	return !granted
 }
 
-// whyNot says why no pod can be attached now, for want of leases; "" if one can.
+// whyNot says why no pod can be attached now, for want of leases or of what the
+// registry says; "" if one can.
 func (a *Agent) whyNot() string {
 	if a.cluster == nil {
 		return ""
 	}
 	missing := a.inputs.missing(a.network.Load().Ordinary().Pool)
-	if missing == "" {
+	// Where there are pods, somebody may keep an address of a block of this
+	// node, or the block may be another's by now: what the journal had is not
+	// enough.
+	unknown := a.cluster.pods != nil && !a.inputs.decided
+	if missing == "" && !unknown {
 		return ""
 	}
 	why := strings.Join(a.cluster.keeper.Status().Waiting, "; ")
@@ -334,5 +373,8 @@ func (a *Agent) whyNot() string {
 			why = "the registry has no Node " + a.cluster.node
 		}
 	})
+	if missing == "" {
+		return fmt.Sprintf("node %s does not know yet which addresses are its to give: %s", a.cluster.node, why)
+	}
 	return fmt.Sprintf("node %s has no %s subnet yet: %s", a.cluster.node, missing, why)
 }

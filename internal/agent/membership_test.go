@@ -31,7 +31,7 @@ func recording(t *testing.T) *Agent {
 			t.Error(err)
 		}
 	})
-	a := &Agent{store: store, cluster: &membership{node: "node1", objects: registry.NewStore()}}
+	a := &Agent{store: store, cluster: &membership{node: "node1", objects: registry.NewStore(), single: make(chan struct{}, 1)}}
 	a.begin(member(t, ""))
 	a.network.Store(&network{})
 	return a

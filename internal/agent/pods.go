@@ -36,6 +36,7 @@ const (
 type errand struct {
 	*Agent
 	ctx    context.Context
+	verb   string
 	course *timeline.Call
 	pod    cluster.Pod // as far as it is known; at least namespace, name and UID
 	answer wish.Answer
@@ -72,7 +73,7 @@ func (e *errand) network(cfg *cni.Config) (engine.Network, *cni.Error) {
 		cfg.Want = e.answer.Addresses
 	}
 	if err := e.choice(&n); err != nil {
-		return n, cni.AsError(err)
+		return n, e.refuse(err)
 	}
 	n.Avoid = e.avoid
 	return n, nil
@@ -88,7 +89,7 @@ func (e *errand) find(named attach.Pod) (cluster.Pod, *cni.Error) {
 	}
 	var found bool
 	e.cluster.objects.View(func(s *registry.State) {
-		if known, there := s.Pods[pod.Key()]; there && (known.UID == named.UID || named.UID == "") {
+		if known, there := s.Pods[pod.Key()]; there && isPod(known, named.UID) {
 			pod, found = known, true
 		}
 	})
@@ -104,8 +105,16 @@ func (e *errand) find(named attach.Pod) (cluster.Pod, *cni.Error) {
 	case err != nil:
 		return pod, cni.Errorf(cni.CodeTryAgain, "look up what pod %s asks of its network: %w", pod.Key(), err)
 	}
+	if !isPod(live, named.UID) {
+		return pod, cni.Errorf(cni.CodeTryAgain, "the sandbox is of a pod %s with UID %s, but that has been replaced by one with UID %s; its own sandbox gets the network",
+			pod.Key(), named.UID, live.UID)
+	}
 	return live, nil
 }
+
+// isPod reports whether the runtime's UID is the pod's: of a static pod it is
+// the hash of its configuration, and the API server has another.
+func isPod(p cluster.Pod, uid string) bool { return uid == "" || uid == p.UID || uid == p.Mirror }
 
 // reconcileWishes lets the call follow the pod's wishes that are not about
 // addresses. What the call itself asks for counts, but must not differ.
@@ -143,10 +152,13 @@ func (e *errand) resolve(w wish.Wish) error {
 		if seen.node != nil {
 			v.Labels = seen.node.Labels
 		}
-		var err error
+		free, err := e.free(w, seen)
+		if err != nil {
+			return err
+		}
 		e.cluster.objects.View(func(s *registry.State) {
 			v.Leases, v.Claims = s.Leases, s.Claims
-			e.answer, err = wish.Resolve(w, v, e.free)
+			e.answer, err = wish.Resolve(w, v, func(l cluster.Lease) uint64 { return free[l.Subnet] })
 		})
 		if err != nil || e.answer.Demand == "" {
 			return err
@@ -164,21 +176,30 @@ func (e *errand) resolve(w wish.Wish) error {
 	}
 }
 
-// free is how many addresses a block of this node has left.
-func (e *errand) free(l cluster.Lease) (free uint64) {
-	n := e.Agent.network.Load()
-	r, err := e.seen.Load().rangeOf(l)
-	if err != nil {
-		return 0
+// free returns how many addresses each block of the pool that is asked for has
+// left. It is found out beforehand: whoever looks at the registry must not wait
+// for the journal.
+func (e *errand) free(w wish.Wish, seen *inputs) (map[netip.Prefix]uint64, error) {
+	if w.Pool == "" {
+		return nil, nil
 	}
-	err = e.store.View(e.ctx, func(f *facts.Facts) error {
-		free = f.Usage(facts.Veth, "").Stats(ipam.Set{r}, time.Now().UnixNano(), int64(n.Cooldown)).Free
+	free := map[netip.Prefix]uint64{}
+	cooldown := int64(e.Agent.network.Load().Cooldown)
+	err := e.store.View(e.ctx, func(f *facts.Facts) error {
+		usage := f.Usage(facts.Veth, "")
+		for _, l := range seen.served {
+			if l.Pool != w.Pool {
+				continue
+			}
+			r, err := seen.rangeOf(l)
+			if err != nil {
+				return err
+			}
+			free[l.Subnet] = usage.Stats(ipam.Set{r}, time.Now().UnixNano(), cooldown).Free
+		}
 		return nil
 	})
-	if err != nil {
-		return 0
-	}
-	return free
+	return free, err
 }
 
 // choice makes the answer a pool: what is left of the node's own, and addresses
@@ -210,12 +231,17 @@ func (e *errand) choice(n *engine.Network) error {
 		e.single = append(e.single, addr)
 	}
 	sets := slices.DeleteFunc(families[:], func(s ipam.Set) bool { return len(s) == 0 })
-	pool, err := ipam.NewPool(sets)
-	if err != nil {
-		return err
+	n.Pool = ipam.Pool{}
+	if len(sets) == 0 && e.verb == cni.Add {
+		return cni.Errorf(cni.CodeTryAgain, "node %s has no addresses for pods that ask for nothing: %s",
+			e.cluster.node, strings.Join(e.cluster.keeper.Status().Waiting, "; "))
 	}
+	if len(sets) == 0 {
+		return nil // a node that only pods run on which ask for a pool
+	}
+	pool, err := ipam.NewPool(sets)
 	n.Pool = pool
-	return nil
+	return err
 }
 
 // avoid reports addresses that this pod must not get: others keep them, or the
@@ -235,13 +261,8 @@ func (e *errand) announce(ctx context.Context, a engine.Attachment) error {
 	if err != nil {
 		return e.refuse(err)
 	}
-	if moved {
-		// The route to where the address was is in the way of the pod's own.
-		waiting, cancel := context.WithTimeout(ctx, nodePatience)
-		defer cancel()
-		if err := e.fabric.Wait(waiting, fabric.Routes); err != nil {
-			return fmt.Errorf("wait until the former route of the pod's address is gone: %w", err)
-		}
+	if err := e.settle(ctx, moved); err != nil {
+		return e.refuse(err)
 	}
 	if !e.answer.Keep {
 		return nil
@@ -256,16 +277,48 @@ func (e *errand) announce(ctx context.Context, a engine.Attachment) error {
 		return cni.Errorf(cni.CodeTryAgain, "AddressClaim %s has appeared meanwhile; the next attempt takes its addresses", c.Key())
 	}
 	if err != nil {
-		return fmt.Errorf("create AddressClaim %s: %w", c.Key(), err)
+		return e.refuse(fmt.Errorf("create AddressClaim %s: %w", c.Key(), err))
 	}
 	return nil
+}
+
+// settle waits until the node is ready for the pod's addresses: that a route to
+// where one was is gone, being in the way of the pod's own, and that what comes
+// from one is masqueraded as from any other.
+func (e *errand) settle(ctx context.Context, moved bool) error {
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	if moved {
+		if err := e.fabric.Wait(ctx, fabric.Routes); err != nil {
+			return fmt.Errorf("wait until the former route of the pod's address is gone: %w", err)
+		}
+	}
+	for _, addr := range e.single {
+		for !slices.Contains(e.Agent.network.Load().node.Pools, netip.PrefixFrom(addr, addr.BitLen())) {
+			e.wake()
+			pause(ctx, breath)
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("wait until the node knows the pod's address %s: %w", addr, err)
+			}
+		}
+	}
+	if len(e.single) == 0 {
+		return nil
+	}
+	return e.fabric.Wait(ctx, fabric.NAT)
 }
 
 // lease creates and takes over what the answer says. A lease that is there
 // already is this pod's, or the address is somebody else's.
 func (e *errand) lease(ctx context.Context) (moved bool, err error) {
-	e.cluster.single.Lock()
-	defer e.cluster.single.Unlock()
+	if len(e.single)+len(e.answer.Drop) == 0 {
+		return false, nil
+	}
+	release, err := e.cluster.claimSingle(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	for _, l := range e.answer.Drop {
 		if err := e.cluster.registry.Delete(ctx, l); err != nil {
 			return false, fmt.Errorf("delete SubnetLease %s, whose address is in a block of this node: %w", l.Name(), err)
@@ -324,13 +377,19 @@ func (e *errand) sign(l *cluster.Lease) {
 	}
 }
 
-// refuse turns what cannot be done into the runtime's error.
+// refuse turns what cannot be done into the runtime's error. What is no refusal
+// is an obstacle that time removes: the registry is out of reach, or somebody
+// else is at work.
 func (e *errand) refuse(err error) *cni.Error {
 	var refused *wish.RefusedError
-	if !errors.As(err, &refused) {
+	var known *cni.Error
+	switch {
+	case errors.As(err, &known):
 		return cni.AsError(err)
+	case !errors.As(err, &refused):
+		return &cni.Error{Code: cni.CodeTryAgain, Msg: fmt.Sprintf("pod %s: %v", e.pod.Key(), err), Err: err}
 	}
-	return &cni.Error{Code: cni.CodeConfig, Msg: fmt.Sprintf("pod %s: %v", e.pod.Key(), err), Err: err}
+	return &cni.Error{Code: cni.CodeRefused, Msg: fmt.Sprintf("pod %s: %v", e.pod.Key(), err), Err: err}
 }
 
 // lament tells the pod's owner why it cannot start, where that is for him to
@@ -342,6 +401,7 @@ func (e *errand) lament(cerr *cni.Error) {
 	var refused *wish.RefusedError
 	var used *ipam.InUseError
 	var exhausted *ipam.ExhaustedError
+	var port *facts.PortError
 	event := registry.Event{Pod: e.pod, Warning: true, Message: cerr.Error()}
 	switch {
 	case errors.As(cerr, &refused):
@@ -350,39 +410,29 @@ func (e *errand) lament(cerr *cni.Error) {
 		event.Reason = wish.AddressInUse
 	case errors.As(cerr, &exhausted):
 		event.Reason = "AddressesExhausted"
+	case errors.As(cerr, &port):
+		event.Reason = "PortInUse"
 	default:
 		return
 	}
 	e.cluster.pods.Report(event)
 }
 
-// keep remembers who keeps which address, for ADDs of others.
-func (a *Agent) keep() {
-	a.cluster.objects.View(func(s *registry.State) {
-		kept := wish.HoldersOf(s.Claims, s.Leases)
-		a.kept.Store(&kept)
-	})
-}
-
 // giveBack deletes the leases of single addresses that no pod here has any
-// more.
-func (a *Agent) giveBack(ctx context.Context) {
-	var own []cluster.Lease
-	a.cluster.objects.View(func(s *registry.State) {
-		for _, l := range s.Leases {
-			if l.Pod != "" && l.Node == a.cluster.node {
-				own = append(own, l)
-			}
-		}
-	})
-	if len(own) == 0 {
-		a.leftover.note(a.log, "leases of addresses not given back", nil)
-		return
+// more. It ends at the first failure: what is left is for the next attempt.
+func (a *Agent) giveBack(ctx context.Context) error {
+	if len(a.read.single) == 0 || !a.inContact() {
+		return nil
 	}
-	a.cluster.single.Lock() // no ADD counts on one of them meanwhile
-	defer a.cluster.single.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	release, err := a.cluster.claimSingle(ctx) // no ADD counts on one of them meanwhile
+	if err != nil {
+		return err
+	}
+	defer release()
 	used := map[netip.Addr]bool{}
-	err := a.store.View(ctx, func(f *facts.Facts) error {
+	err = a.store.View(ctx, func(f *facts.Facts) error {
 		for rec := range f.Each {
 			for _, addr := range rec.Addresses {
 				used[addr] = true
@@ -390,18 +440,23 @@ func (a *Agent) giveBack(ctx context.Context) {
 		}
 		return nil
 	})
-	var errs []error
-	for _, l := range own {
-		if err != nil || used[l.Subnet.Addr()] {
+	if err != nil {
+		return err
+	}
+	for _, l := range a.read.single {
+		if used[l.Subnet.Addr()] {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, lookupPatience)
 		if err := a.cluster.registry.Delete(ctx, l); err != nil {
-			errs = append(errs, fmt.Errorf("delete SubnetLease %s: %w", l.Name(), err))
-		} else {
-			a.log.Info("lease of an address given back", "lease", l.Name(), "pod", l.Pod)
+			return fmt.Errorf("delete SubnetLease %s: %w", l.Name(), err)
 		}
-		cancel()
+		a.log.Info("lease of an address given back", "lease", l.Name(), "pod", l.Pod)
 	}
-	a.leftover.note(a.log, "leases of addresses not given back", errors.Join(append(errs, err)...))
+	return nil
+}
+
+// inContact reports whether the registry is in reach, as far as is known.
+func (a *Agent) inContact() (contact bool) {
+	a.cluster.objects.View(func(s *registry.State) { contact = s.Err == nil })
+	return contact
 }

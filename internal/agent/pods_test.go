@@ -21,6 +21,7 @@ import (
 	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/engine"
+	"weft.dev/weft/internal/leasing"
 	"weft.dev/weft/internal/registry"
 	"weft.dev/weft/internal/registry/registrytest"
 )
@@ -49,7 +50,6 @@ func pods(t *testing.T) *world {
 		{Name: "blue", Ranges: []cluster.PoolRange{{CIDR: netip.MustParsePrefix("10.43.0.0/16"), BlockBits: 24}}, OnRequest: true},
 	} {
 		objects.Put(registry.Key{Kind: registry.IPPool, Name: p.Name}, p)
-		a.inputs.pools = append(a.inputs.pools, p)
 	}
 	own := []cluster.Lease{leaseOf("10.42.1.0/24", "default"), leaseOf("10.43.1.0/24", "blue")}
 	for _, l := range append(own, cluster.Lease{Subnet: netip.MustParsePrefix("10.42.2.0/24"), Pool: "default", Node: "node2"}) {
@@ -58,24 +58,25 @@ func pods(t *testing.T) *world {
 	a.cluster.registry = writes{nil, objects.Client(nil)}
 	a.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	a.inputs.served, a.inputs.decided, a.inputs.synced = own, true, true
-	a.inputs.node = &cluster.Node{Name: "node1", UID: "n1"}
+	objects.Put(registry.Key{Kind: registry.Node, Name: "node1"}, cluster.Node{Name: "node1", UID: "n1"})
+	a.cluster.keeper = leasing.New(leasing.Config{Node: "node1"}, a.cluster.objects, a.cluster.registry, (*addresses)(a), a.identity, nil)
 	a.inputs.underlay = []topology.Underlay{underlay("198.18.1.11/24", 1500)}
+	ready := ""
+	a.unready.Store(&ready)
+	w := &world{Agent: a, objects: objects, feed: objects.Connect(a.cluster.objects)}
+	w.see()
 	n, err := a.inputs.network()
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.network.Store(&network{Network: n})
-	ready := ""
-	a.unready.Store(&ready)
-	w := &world{Agent: a, objects: objects, feed: objects.Connect(a.cluster.objects)}
-	w.see()
 	return w
 }
 
 // see lets the agent take in what has changed in the registry.
 func (w *world) see() {
 	w.feed.Deliver(w.feed.Pending())
-	w.keep()
+	w.readCluster()
 	seen := w.inputs
 	w.seen.Store(&seen)
 }
@@ -92,7 +93,7 @@ func (w *world) pod(name string, annotations map[string]string) {
 
 // ask has the network found for an ADD of the pod.
 func (w *world) ask(name string) (*errand, cni.Config, engine.Network, *cni.Error) {
-	e := &errand{Agent: w.Agent, ctx: context.Background()}
+	e := &errand{Agent: w.Agent, ctx: context.Background(), verb: cni.Add}
 	cfg := cni.Config{Name: "weft", Args: cni.Args{Pod: attach.Pod{Namespace: "shop", Name: name, UID: "uid-" + name}}}
 	// The registry of the test knows pods by its watch alone, so there is nobody to ask.
 	w.cluster.pods = nobody{}
@@ -130,7 +131,7 @@ func TestNetworkOfPod(t *testing.T) {
 			got := fmt.Sprint(n.Pool.Subnets(), cfg.Want, n.MTU)
 			if cerr != nil {
 				got = cerr.Error()
-				if cerr.Code != cni.CodeConfig || !strings.Contains(got, "pod shop/web-0") {
+				if cerr.Code != cni.CodeRefused || !strings.Contains(got, "pod shop/web-0") {
 					t.Errorf("refusal with code %d does not name the pod: %s", cerr.Code, got)
 				}
 			}
@@ -150,8 +151,103 @@ func TestUnknownPod(t *testing.T) {
 	}
 }
 
+// An agent that has started again knows nothing of what pods elsewhere keep out
+// of its blocks, nor whose the blocks are: where there are pods, nobody is served
+// until it does.
+func TestNobodyIsServedBeforeTheFirstDecision(t *testing.T) {
+	w := pods(t)
+	if why := w.whyNot(); why != "" {
+		t.Fatalf("with everything known: %s", why)
+	}
+	w.inputs.decided = false
+	if why := w.whyNot(); why != "" {
+		t.Errorf("without pods in the registry: %s", why)
+	}
+	w.cluster.pods = nobody{}
+	if why := w.whyNot(); !strings.Contains(why, "does not know yet") {
+		t.Errorf("with pods in the registry: %q", why)
+	}
+}
+
+// A pool reserves addresses in a PodCIDR as well: what is reserved is leased to
+// whoever asks for it, on any node.
+func TestReservedInPodCIDR(t *testing.T) {
+	w := pods(t)
+	r, err := w.inputs.rangeOf(leaseOf("10.42.250.0/25", ""))
+	if err != nil || r.Contains(netip.MustParseAddr("10.42.250.7")) {
+		t.Errorf("%v, %v: gives away what is reserved", r, err)
+	}
+}
+
+// Where all pools are for those who ask, the node is ready, or nobody would ever
+// ask; who asks for nothing waits.
+func TestOnlyPoolsOnRequest(t *testing.T) {
+	w := pods(t)
+	w.inputs.served = nil
+	w.see()
+	if _, _, n, cerr := w.ask("web-0"); cerr == nil || cerr.Code != cni.CodeTryAgain {
+		t.Errorf("ADD: %v, %v", n.Pool, cerr)
+	}
+	e := &errand{Agent: w.Agent, ctx: context.Background(), verb: cni.Status}
+	if n, cerr := e.network(&cni.Config{Name: "weft"}); cerr != nil || len(n.Pool.Sets) != 0 {
+		t.Errorf("STATUS: %v, %v", n.Pool, cerr)
+	}
+}
+
+// The registry that is out of reach is no defect of anybody.
+func TestObstaclesAreTriedAgain(t *testing.T) {
+	w := pods(t)
+	w.pod("web-0", map[string]string{wish.IPv4: "10.42.250.7"})
+	w.cluster.registry = writes{nil, w.objects.Client(func(registrytest.Call) registrytest.Fault { return registrytest.Lost })}
+	e, _, _, cerr := w.ask("web-0")
+	if cerr != nil {
+		t.Fatal(cerr)
+	}
+	err := e.announce(t.Context(), engine.Attachment{})
+	var again *cni.Error
+	if !errors.As(err, &again) || again.Code != cni.CodeTryAgain {
+		t.Errorf("%v, want code %d", err, cni.CodeTryAgain)
+	}
+}
+
+// A pod that has been replaced by its namesake gets nothing of what that asks
+// for.
+func TestNamesake(t *testing.T) {
+	w := pods(t)
+	w.cluster.pods = namesake{}
+	e := &errand{Agent: w.Agent, ctx: context.Background(), verb: cni.Add}
+	for uid, want := range map[string]bool{"live": true, "hash": true, "": true, "former": false} {
+		_, cerr := e.find(attach.Pod{Namespace: "shop", Name: "web-0", UID: uid})
+		if (cerr == nil) != want {
+			t.Errorf("sandbox of UID %q: %v", uid, cerr)
+		}
+	}
+}
+
+type namesake struct{ registry.Pods }
+
+func (namesake) Pod(context.Context, string, string) (cluster.Pod, error) {
+	return cluster.Pod{Namespace: "shop", Name: "web-0", UID: "live", Mirror: "hash"}, nil
+}
+
+// What the registry refuses is not asked of it fifty times a second.
+func TestAttempts(t *testing.T) {
+	var a attempts
+	now := time.Unix(1000, 0)
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		a.done(now, errors.New("refused"))
+		if a.due(now.Add(want*time.Second-1)) || !a.due(now.Add(want*time.Second)) {
+			t.Errorf("due at %v, want after %v s", a.next.Sub(now), want)
+		}
+	}
+	if a.done(now, nil); !a.due(now) {
+		t.Error("not due after success")
+	}
+}
+
 // Until the keeper has decided, what the journal had serves those who ask for
-// nothing, without the blocks that are for others.
+// nothing, without the blocks that are for others, where the registry has no
+// pods.
 func TestNetworkBeforeTheFirstDecision(t *testing.T) {
 	w := pods(t)
 	w.inputs.decided, w.inputs.served = false, nil
@@ -206,7 +302,9 @@ func TestLeaseOfOneAddress(t *testing.T) {
 		}
 	}
 	// Its record is gone, and with it the lease.
-	w.giveBack(t.Context())
+	if err := w.giveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if got := w.objects.Leases(); slices.ContainsFunc(got, func(l cluster.Lease) bool { return l.Pod != "" }) {
 		t.Errorf("%v is still there", got)
 	}
@@ -259,7 +357,9 @@ func TestOnlyUnusedLeasesAreGivenBack(t *testing.T) {
 	}
 	w.attached(t, "c1", "10.42.250.1", "10.42.250.1/32")
 	w.see()
-	w.giveBack(t.Context())
+	if err := w.giveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]bool{"10-42-250-1-32": true, "10-42-250-2-32": false, "10-42-250-3-32": true} {
 		if _, there := w.objects.Lease(name); there != want {
 			t.Errorf("lease %s is there: %v, want %v", name, there, want)

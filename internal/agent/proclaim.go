@@ -25,7 +25,7 @@ func (a *Agent) proclaim(ctx context.Context, now time.Time) {
 		return
 	}
 	unmarked := a.inputs.node != nil && a.inputs.node.Unmarked && a.cluster.pods != nil
-	if now.Sub(a.looked.proclaimed) < proclaimInterval && !unmarked {
+	if now.Sub(a.looked.proclaimed) < proclaimInterval && !unmarked || !a.proclaiming.due(now) {
 		return
 	}
 	a.looked.proclaimed = now
@@ -37,6 +37,7 @@ func (a *Agent) proclaim(ctx context.Context, now time.Time) {
 			err = fmt.Errorf("mark Node %s as ready: %w", a.cluster.node, err)
 		}
 	}
+	a.proclaiming.done(now, err)
 	a.unproclaimed.note(a.log, "readiness not told", err)
 	a.proclaimed.Store(err == nil)
 }

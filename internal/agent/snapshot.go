@@ -104,6 +104,7 @@ func (a *Agent) measureCluster(s *metrics.Snapshot) {
 	s.Leases.Own = len(a.cluster.keeper.Status().Held)
 	for _, r := range a.fabric.Reach() {
 		switch {
+		case r.Subnet.IsSingleIP(): // the lease of an address is no block
 		case r.Way == topology.Unreachable:
 			s.Leases.Rejected++
 		case r.Node != a.cluster.node:

@@ -5,6 +5,7 @@ package cli
 import (
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +29,10 @@ func NewKubectlPlugin(version string) *cobra.Command {
 		Long: `Run the operator's commands of weft on the nodes of a cluster: on one, or on all.
 
 Each command is executed in the agent's pod of the node. Flags of kubectl come
-before the command, those of the command after it.`,
-		Example:       "  kubectl weft status\n  kubectl weft --node worker-3 pod list\n  kubectl weft --node worker-3 pod trace shop/web-0",
+before the command, those of the command after it. Nodes answer in the order of
+their names. Which node it is goes to standard error, so that standard output has
+nothing but what the commands print: of -o json, a document for each node.`,
+		Example:       "  kubectl weft status\n  kubectl weft --node worker-3 pod list\n  kubectl weft --node worker-3 pod trace shop/web-0\n  kubectl weft status -o json | jq -s .",
 		Version:       version,
 		Args:          cobra.MinimumNArgs(1),
 		SilenceUsage:  true,
@@ -44,5 +47,6 @@ before the command, those of the command after it.`,
 	flags.StringVar(&t.Context, "context", "", "context of the kubeconfig (default: the current one)")
 	flags.StringVarP(&t.Namespace, "namespace", "n", "kube-system", "namespace that the agents run in")
 	flags.StringVar(&t.Node, "node", "", "only on this node (default: on all)")
+	flags.DurationVar(&t.Timeout, "timeout", 15*time.Second, "how long one node may take to answer; 0: no limit")
 	return cmd
 }

@@ -35,6 +35,7 @@ const (
 	CodeKernel       Code = 103 // the kernel refused an operation
 	CodeDelegate     Code = 104 // a delegated plugin failed without an error object of its own
 	CodePortInUse    Code = 105 // a port of the host leads to another attachment
+	CodeRefused      Code = 106 // the pod asks for something that it cannot have
 	CodeInternal     Code = 110 // a defect in Weft: a recovered panic, an error nobody classified
 )
 

@@ -80,7 +80,8 @@ type Network struct {
 	Masquerade bool           `json:"masquerade,omitempty"`
 	Cooldown   time.Duration  `json:"cooldown"` // nanoseconds
 
-	// Cluster names the registry that Pool comes from; "": it is configured.
+	// Cluster names the registry that Pool comes from: Kubernetes, or a directory;
+	// "": Pool is configured.
 	Cluster string `json:"cluster,omitempty"`
 	// Direct are further destinations that see a pod's own address, besides
 	// Pool; Plain are the parts of Pool that are never masqueraded.
@@ -114,6 +115,10 @@ func RecordedNetwork(f *facts.Facts) (n Network, err error) {
 	}
 	return n, nil
 }
+
+// Kubernetes is the Cluster of a Network whose registry is the Kubernetes API:
+// there pods ask for addresses and keep them, which the registry alone knows.
+const Kubernetes = "kubernetes"
 
 // Granted is what IPAM gave for one attachment.
 type Granted struct {

@@ -81,7 +81,13 @@ func linkHeader(index int) *nl.IfInfomsg {
 // MTU, and down. The alias cannot be given: the kernel ignores it here.
 func addVeth(p attach.Plan, ns *Netns) *message {
 	end := func(name string, mac attach.MAC) []*nl.RtAttr {
-		return []*nl.RtAttr{text(unix.IFLA_IFNAME, name), nl.NewRtAttr(unix.IFLA_ADDRESS, mac[:]), u32(unix.IFLA_MTU, p.MTU)}
+		return []*nl.RtAttr{
+			text(unix.IFLA_IFNAME, name), nl.NewRtAttr(unix.IFLA_ADDRESS, mac[:]), u32(unix.IFLA_MTU, p.MTU),
+			// One queue is all that the kernel uses of those that it would
+			// allocate; to stop using the others it waits for an RCU grace
+			// period, with RTNL held, for each end (veth_init_queues).
+			u32(unix.IFLA_NUM_TX_QUEUES, 1), u32(unix.IFLA_NUM_RX_QUEUES, 1),
+		}
 	}
 	peer := nl.NewRtAttr(vethInfoPeer, nil)
 	peer.AddChild(linkHeader(0))

@@ -4,5 +4,7 @@
 // anywhere that kubectl works: each command is executed in the agent's pod of
 // each node, because what a node knows of its network is there.
 //
-// It interprets nothing of the commands, and prints what they print.
+// It interprets nothing of the commands, and prints what they print. Standard
+// output has nothing else: with -o json it is one JSON document for each node, in
+// the order of their names.
 package kubectl

@@ -3,14 +3,12 @@
 package kubectl
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +25,8 @@ type Target struct {
 	Context    string // "": the kubeconfig's current one
 	Namespace  string // that the agents run in
 	Node       string // "": all
+	// Timeout is how long one node may take to answer; 0: as long as it likes.
+	Timeout time.Duration
 }
 
 // Selector finds the agents' pods: the labels that the manifests give them.
@@ -34,9 +34,6 @@ const Selector = "app.kubernetes.io/name=weft,app.kubernetes.io/component=agent"
 
 // container is the agent's, in its pod.
 const container = "agent"
-
-// atOnce is how many nodes are asked at the same time.
-const atOnce = 8
 
 // cluster is a connection to an API server.
 type cluster struct {
@@ -46,9 +43,10 @@ type cluster struct {
 	target Target
 }
 
-// Run executes `weft ARGS` on the nodes and prints the output, by the name of
-// the node. It returns an error if a node could not be asked, or answered with
-// one.
+// Run executes `weft ARGS` on the nodes and prints what each of them answers, in
+// the order of their names: its standard output to stdout, everything else to
+// stderr, headings too. It returns an error if a node could not be asked, or
+// answered with one.
 func Run(ctx context.Context, t Target, args []string, stdout, stderr io.Writer) error {
 	c, err := connect(t)
 	if err != nil {
@@ -58,19 +56,10 @@ func Run(ctx context.Context, t Target, args []string, stdout, stderr io.Writer)
 	if err != nil {
 		return err
 	}
-	answers := c.ask(ctx, pods, args)
-	var errs []error
-	for i, pod := range pods {
-		if len(pods) > 1 {
-			fmt.Fprintf(stdout, "==> %s\n", pod.Spec.NodeName)
-		}
-		_, _ = stdout.Write(answers[i].stdout.Bytes())
-		_, _ = stderr.Write(answers[i].stderr.Bytes())
-		if answers[i].err != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", pod.Spec.NodeName, answers[i].err))
-		}
-	}
-	return errors.Join(errs...)
+	command := append([]string{"/weft"}, args...)
+	return collect(ctx, pods, t.Timeout, stdout, stderr, func(ctx context.Context, pod *corev1.Pod, stdout, stderr io.Writer) error {
+		return c.exec(ctx, pod, command, stdout, stderr)
+	})
 }
 
 func connect(t Target) (*cluster, error) {
@@ -116,27 +105,6 @@ func (c *cluster) agents(ctx context.Context) ([]corev1.Pod, error) {
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })
 	return pods, nil
-}
-
-type answer struct {
-	stdout, stderr bytes.Buffer
-	err            error
-}
-
-func (c *cluster) ask(ctx context.Context, pods []corev1.Pod, args []string) []answer {
-	answers := make([]answer, len(pods))
-	var asking sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
-	for i := range pods {
-		asking.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			a := &answers[i]
-			a.err = c.exec(ctx, &pods[i], append([]string{"/weft"}, args...), &a.stdout, &a.stderr)
-		})
-	}
-	asking.Wait()
-	return answers
 }
 
 func (c *cluster) exec(ctx context.Context, pod *corev1.Pod, command []string, stdout, stderr io.Writer) error {

@@ -157,6 +157,13 @@ func TestAlertsUseWhatExists(t *testing.T) {
 		for _, r := range g.Rules {
 			rules++
 			uses(t, families, "alert "+r.Alert, r.Expr)
+			for _, m := range results.FindAllStringSubmatch(r.Expr, -1) {
+				for result := range strings.SplitSeq(m[1], "|") {
+					if result != "ok" && !slices.Contains(kinds(), result) {
+						t.Errorf("alert %s: no call has the result %s", r.Alert, result)
+					}
+				}
+			}
 			if r.For == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("alert %s: without a duration, or without a word on what to do", r.Alert)
 			}
@@ -172,6 +179,7 @@ func TestAlertsUseWhatExists(t *testing.T) {
 
 var (
 	selector = regexp.MustCompile(`([a-z_][a-z0-9_]*)\s*(\{([^}]*)\})?`)
+	results  = regexp.MustCompile(`result(?:=~|!~|!=|=)"([^"]*)"`)
 	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
 )
 

@@ -28,6 +28,7 @@ var kindByCode = map[cni.Code]string{
 	cni.CodeKernel:           "kernel",
 	cni.CodeDelegate:         "delegate",
 	cni.CodePortInUse:        "port_in_use",
+	cni.CodeRefused:          "refused",
 	cni.CodeInternal:         "internal",
 }
 

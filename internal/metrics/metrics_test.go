@@ -92,7 +92,7 @@ weft_reconcile_lag_seconds{kind="routes"} 1.5
 # TYPE weft_reconcile_in_sync gauge
 weft_reconcile_in_sync{kind="nat"} 1
 weft_reconcile_in_sync{kind="routes"} 0
-# HELP weft_leases Subnet leases that are used: of this node (self), and of others.
+# HELP weft_leases Blocks whose leases are used here: of this node (self), and of others.
 # TYPE weft_leases gauge
 weft_leases{owner="others"} 999
 weft_leases{owner="self"} 2

@@ -20,7 +20,7 @@ var (
 	poolForeign = desc("weft_pool_foreign_addresses", "Addresses that pods have and that are not given any more.", "pool", "family")
 
 	attachments = desc("weft_attachments", "Pods' interfaces on record, by phase; only complete ones are to stay.", "phase")
-	leases      = desc("weft_leases", "Subnet leases that are used: of this node (self), and of others.", "owner")
+	leases      = desc("weft_leases", "Blocks whose leases are used here: of this node (self), and of others.", "owner")
 	refused     = desc("weft_rejected_leases", "Leases of other nodes that no way leads to.")
 
 	contact      = desc("weft_registry_connected", "1 if what the API server (or the directory) says arrives.")

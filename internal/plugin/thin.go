@@ -130,14 +130,22 @@ func offline(ctx context.Context, call cni.Call, cfg *cni.Config) ([]byte, *cni.
 	v := Verbs{
 		Engine:    l.engine,
 		OpenNetns: kernel.OpenNetns,
-		Network: func(cfg *cni.Config) (engine.Network, *cni.Error) {
-			if len(network.Pool.Sets) == 0 {
-				return network, cni.Errorf(cni.CodeTryAgain, "the agent is down and has never recorded its network in %s: start it", cfg.StateDir)
-			}
-			return network.Ordinary().For(cfg.Name, cfg.MTU), nil
-		},
+		Network:   func(cfg *cni.Config) (engine.Network, *cni.Error) { return offlineNetwork(network, cfg) },
 	}
 	return v.Serve(ctx, call, cfg)
+}
+
+// offlineNetwork returns the network of an ADD without the agent. Where pods ask
+// for addresses and keep them, none can be given without asking who does.
+func offlineNetwork(recorded engine.Network, cfg *cni.Config) (engine.Network, *cni.Error) {
+	switch {
+	case recorded.Cluster == engine.Kubernetes:
+		return recorded, cni.Errorf(cni.CodeTryAgain, "the agent is down, and only it knows what the pod asks of its network and which "+
+			"pod keeps which address; so offlineAdd has no effect on a node of a Kubernetes cluster: start the agent")
+	case len(recorded.Pool.Sets) == 0:
+		return recorded, cni.Errorf(cni.CodeTryAgain, "the agent is down and has never recorded its network in %s: start it", cfg.StateDir)
+	}
+	return recorded.Ordinary().For(cfg.Name, cfg.MTU), nil
 }
 
 func recordedNetwork(ctx context.Context, store engine.Store) (n engine.Network, err error) {

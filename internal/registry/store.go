@@ -185,7 +185,7 @@ func (s *Store) Subscribe(kinds ...Kind) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range kinds {
-		for _, name := range s.state.names(k) {
+		for _, name := range s.state.Names(k) {
 			sub.changed[Key{k, name}] = struct{}{}
 		}
 	}
@@ -194,8 +194,9 @@ func (s *Store) Subscribe(kinds ...Kind) *Subscription {
 	return sub
 }
 
-func (s *State) names(k Kind) []string {
-	switch k {
+// Names returns the names of all objects of a kind, in no order.
+func (s *State) Names(kind Kind) []string {
+	switch kind {
 	case Node:
 		return keys(s.Nodes)
 	case Namespace:

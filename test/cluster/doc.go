@@ -18,7 +18,7 @@
 //	                     etcd …        br0 198.18.0.1 ──▶ eth0 198.18.0.11
 //
 // The mount namespace shows the machine's files, with directories of the host
-// bound over the paths that Kubernetes uses (/run, /etc/cni, /opt/cni,
+// bound over the paths that Kubernetes uses (/etc/cni, /opt/cni,
 // /var/lib/kubelet, /var/lib/containerd, /var/log) and overlays over /etc, /opt
 // and /var, so stock manifests with stock paths work on every node. All mounts
 // of a host are shared, as a kubelet needs.

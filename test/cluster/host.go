@@ -102,7 +102,7 @@ func (h *host) pid() (int, error) {
 // boot starts the holder and mounts the host's file systems. holder is the path
 // of the program.
 func (h *host) boot(holder string) error {
-	for _, sub := range []string{"run", "etc/cni/net.d", "opt/cni/bin", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni", "var/log"} {
+	for _, sub := range []string{"etc/cni/net.d", "opt/cni/bin", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(h.dir, "root", sub), 0o755); err != nil {
 			return fmt.Errorf("make directories of host %s: %w", h.name, err)
 		}

@@ -22,10 +22,10 @@ type Node struct {
 	Netns     string       // path of the network namespace; Reboot makes another one
 
 	Dir     string // everything of the node
-	Root    string // Root+P is the node's P for P in /run, /etc/cni, /opt/cni, /var/lib/{kubelet,containerd,cni}, /var/log
+	Root    string // Root+P is the node's P for P in /etc/cni, /opt/cni, /var/lib/{kubelet,containerd,cni}, /var/log
 	BinDir  string // /opt/cni/bin
 	ConfDir string // /etc/cni/net.d
-	RunDir  string // /run, emptied by Reboot
+	RunDir  string // /run, which is in memory; Reboot makes another one
 
 	c     *Cluster
 	host  *host
@@ -50,7 +50,6 @@ func (c *Cluster) makeNode(name string, index int) *Node {
 		Root:      root,
 		BinDir:    filepath.Join(root, "opt/cni/bin"),
 		ConfDir:   filepath.Join(root, "etc/cni/net.d"),
-		RunDir:    filepath.Join(root, "run"),
 		c:         c,
 		host:      h,
 		index:     index,
@@ -113,13 +112,13 @@ func (n *Node) join(ctx context.Context) error {
 	return n.start(ctx, "kube-proxy")
 }
 
-// locate sets Netns.
+// locate sets Netns and RunDir.
 func (n *Node) locate() error {
 	pid, err := n.host.pid()
 	if err != nil {
 		return err
 	}
-	n.Netns = netns(pid)
+	n.Netns, n.RunDir = netns(pid), runDir(pid)
 	return nil
 }
 
@@ -201,9 +200,6 @@ func (n *Node) Reboot(ctx context.Context) error {
 	if err := n.stop(); err != nil {
 		return fmt.Errorf("reboot %s: %w", n.Name, err)
 	}
-	if err := os.RemoveAll(n.RunDir); err != nil {
-		return fmt.Errorf("reboot %s: empty /run: %w", n.Name, err)
-	}
 	if err := n.newBootID(); err != nil {
 		return fmt.Errorf("reboot %s: %w", n.Name, err)
 	}
@@ -237,3 +233,6 @@ func copyProgram(from, to string) error {
 	}
 	return nil
 }
+
+// runDir is the machine's name for /run of the host with that holder.
+func runDir(pid int) string { return fmt.Sprintf("/proc/%d/root/run", pid) }

@@ -8,7 +8,7 @@ dir=$1
 hostname "$2"
 mount --make-rprivate /
 
-mount --bind "$dir/root/run" /run
+mount -t tmpfs -o mode=755 run /run # in memory, as on any node, and gone at a reboot
 mount -t proc proc /proc
 
 # A new sysfs shows the links of this network namespace, and new mounts of the

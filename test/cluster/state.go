@@ -82,7 +82,7 @@ func Load(dir string) (*Cluster, error) {
 	}
 	for _, n := range c.Nodes {
 		if pid, ok := running[n.Name]; ok {
-			n.Netns = netns(pid)
+			n.Netns, n.RunDir = netns(pid), runDir(pid)
 		}
 	}
 	if _, err := os.Stat(c.Kubeconfig()); err != nil {

@@ -8,17 +8,37 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- /* Host and port. An IPv6 address may be given with brackets or without. */ -}}
+{{- define "weft.listen" -}}
+{{- $host := trimAll "[]" .Values.listen.address -}}
+{{- if contains ":" $host }}{{ $host = printf "[%s]" $host }}{{ end -}}
+{{- printf "%s:%d" $host (int .Values.listen.port) -}}
+{{- end }}
+
+{{- /* Where the kubelet asks: who listens on all addresses does so on loopback. */ -}}
+{{- define "weft.probeHost" -}}
+{{- $host := trimAll "[]" .Values.listen.address -}}
+{{- has $host (list "" "0.0.0.0" "::") | ternary "127.0.0.1" $host -}}
+{{- end }}
+
 {{- define "weft.agentConfiguration" -}}
 {{- $filled := dict
       "apiVersion" "weft.dev/v1alpha1"
       "kind" "AgentConfiguration"
       "stateDir" .Values.stateDir
-      "listen" (printf "%s:%d" .Values.listen.address (int .Values.listen.port))
+      "listen" (include "weft.listen" .)
       "cni" (dict "confFile" (printf "%s/%s" .Values.cni.confDir .Values.cni.confFile)) -}}
 {{- if .Values.pool.create }}
 {{- $_ := set $filled "cluster" (dict "initialPool" .Values.pool.spec) }}
 {{- end }}
 {{ mergeOverwrite $filled (deepCopy .Values.config) | toYaml }}
+{{- end }}
+
+{{- /* What the agent reads at its start only; it follows a change of all the rest. */ -}}
+{{- define "weft.fixedConfiguration" -}}
+{{- $all := include "weft.agentConfiguration" . | fromYaml -}}
+{{- $fixed := pick $all "stateDir" "socket" "nodeName" "cluster" "listen" "tracing" -}}
+{{- set $fixed "logFormat" (dig "log" "format" "" $all) | toJson -}}
 {{- end }}
 
 {{- /* Where pods of weft run: on every node, before there is a network. */ -}}

@@ -68,21 +68,22 @@ type VTEP struct {
 // Namespace is a Kubernetes namespace.
 type Namespace struct {
 	Name        string
-	Labels      map[string]string
 	Annotations map[string]string // those of weft.dev/
 }
 
 // Pod is a Kubernetes pod.
 type Pod struct {
 	Namespace, Name, UID string
-	Node                 string       // "" until it is scheduled
-	Addresses            []netip.Addr // as its status says
-	HostNetwork          bool
-	Labels               map[string]string
-	Annotations          map[string]string // those of weft.dev/
-	Controller           Owner             // zero: nobody made it
-	Created, Scheduled   int64             // Unix time in nanoseconds; 0: unknown, not yet
-	Ready                int64             // since when; 0: it is not
+	// Mirror is the configuration hash of a static pod, which its runtime has
+	// as UID; "": it is no static pod.
+	Mirror             string
+	Node               string       // "" until it is scheduled
+	Addresses          []netip.Addr // as its status says
+	HostNetwork        bool
+	Annotations        map[string]string // those of weft.dev/
+	Controller         Owner             // zero: nobody made it
+	Created, Scheduled int64             // Unix time in nanoseconds; 0: unknown, not yet
+	Ready              int64             // since when; 0: it is not
 }
 
 // Key returns "namespace/name".

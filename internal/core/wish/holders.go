@@ -46,8 +46,3 @@ func (h Holders) Avoid(pod string, wanted []netip.Addr) func(netip.Addr) bool {
 		return held && (holder != pod || holder == "" || !slices.Contains(wanted, a))
 	}
 }
-
-// Avoid is HoldersOf and Holders.Avoid at once.
-func Avoid(pod string, wanted []netip.Addr, claims map[string]cluster.Claim, leases map[string]cluster.Lease) func(netip.Addr) bool {
-	return HoldersOf(claims, leases).Avoid(pod, wanted)
-}

@@ -53,7 +53,7 @@ func (w *town) resolve(node string, pod cluster.Pod, asked Wish) (plan, error) {
 		Node: node, Pod: pod, Pools: w.pools, Served: w.blocks[node], Leases: maps.Clone(w.leases), Claims: maps.Clone(w.claims),
 	}
 	a, err := Resolve(asked, v, func(cluster.Lease) uint64 { return 1 })
-	return plan{node, pod, a, Avoid(pod.Key(), a.Addresses, v.Claims, v.Leases)}, err
+	return plan{node, pod, a, HoldersOf(v.Claims, v.Leases).Avoid(pod.Key(), a.Addresses)}, err
 }
 
 // apply does what a node does with a plan, as far as it succeeds.

@@ -269,7 +269,7 @@ func TestAvoid(t *testing.T) {
 	v := view()
 	v.Claims["prod/db-8"] = claimOf("db-8", "10.42.9.9") // as prod/db-7 does
 	v.Claims["prod/db-0"] = claimOf("db-0", "10.42.1.7") // as its lease says
-	avoid := Avoid("prod/db-0", asks("10.42.1.7", "10.42.2.5").Addresses, v.Claims, v.Leases)
+	avoid := HoldersOf(v.Claims, v.Leases).Avoid("prod/db-0", asks("10.42.1.7", "10.42.2.5").Addresses)
 	for a, want := range map[string]bool{
 		"10.42.1.5": false, "10.42.1.7": false, "10.42.9.6": true, "10.42.2.5": false, "10.42.1.0": false,
 		"10.42.1.8": true, "10.42.1.9": true, "10.42.9.5": true, "10.42.9.9": true,

@@ -84,7 +84,7 @@ func Namespace(n *corev1.Namespace) (cluster.Namespace, error) {
 	if errs := named(&n.ObjectMeta, false); len(errs) > 0 {
 		return cluster.Namespace{}, errs.ToAggregate()
 	}
-	return cluster.Namespace{Name: n.Name, Labels: n.Labels, Annotations: annotations(n.Annotations)}, nil
+	return cluster.Namespace{Name: n.Name, Annotations: annotations(n.Annotations)}, nil
 }
 
 // Pod converts a Pod. One that has terminated has no addresses: its status
@@ -92,7 +92,7 @@ func Namespace(n *corev1.Namespace) (cluster.Namespace, error) {
 func Pod(p *corev1.Pod) (cluster.Pod, error) {
 	errs := named(&p.ObjectMeta, true)
 	pod := cluster.Pod{
-		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Labels: p.Labels,
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Mirror: p.Annotations[corev1.MirrorPodAnnotationKey],
 		Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
 		Annotations: annotations(p.Annotations), Controller: controller(p.OwnerReferences),
 		Created: created(p.CreationTimestamp),

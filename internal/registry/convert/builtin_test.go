@@ -113,7 +113,7 @@ status: {addresses: [{type: InternalIP, address: x}]}
 
 func TestNamespace(t *testing.T) {
 	got, err := Namespace(decode[corev1.Namespace](t, "metadata: {name: a, labels: {b: c}, annotations: {weft.dev/pool: blue, weft.deviant/x: y, x: y}}"))
-	want := cluster.Namespace{Name: "a", Labels: map[string]string{"b": "c"}, Annotations: map[string]string{"weft.dev/pool": "blue"}}
+	want := cluster.Namespace{Name: "a", Annotations: map[string]string{"weft.dev/pool": "blue"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -123,7 +123,7 @@ func TestNamespace(t *testing.T) {
 
 func TestPod(t *testing.T) {
 	const meta = "metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}}\n"
-	want := cluster.Pod{Namespace: "ns", Name: "web-0", UID: "u", Labels: map[string]string{"app": "web"}}
+	want := cluster.Pod{Namespace: "ns", Name: "web-0", UID: "u"}
 	withMeta := func(text string) string {
 		if strings.HasPrefix(text, "metadata:") {
 			return text
@@ -144,6 +144,10 @@ func TestPod(t *testing.T) {
 		"annotated": {
 			"metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}, annotations: {weft.dev/pool: blue, other.dev/x: y}}",
 			func(p *cluster.Pod) { p.Annotations = map[string]string{"weft.dev/pool": "blue"} },
+		},
+		"static": {
+			"metadata: {namespace: ns, name: web-0, uid: u, annotations: {kubernetes.io/config.mirror: 5f3a, kubernetes.io/config.hash: 5f3b}}",
+			func(p *cluster.Pod) { p.Mirror = "5f3a" },
 		},
 		"made by a controller": {
 			"metadata: {namespace: ns, name: web-0, uid: u, labels: {app: web}, ownerReferences: " +

@@ -35,7 +35,9 @@
 // What the API server answers to a successful write goes to the Store at once.
 // A watch may be ahead of that answer or behind it; resource versions of one
 // resource are ordered numbers (KEP-5504, Kubernetes 1.35), by which the older
-// one of the two is dropped.
+// one of the two is dropped. What was deleted leaves the Store at once too. Such
+// an answer has no version; what a watch that is behind tells of the object is
+// known by its UID.
 //
 // A request has requestTimeout, repetitions included. It is repeated if it
 // surely did nothing (connection refused, 429), or if repeating it is harmless,

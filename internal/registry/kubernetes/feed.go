@@ -3,10 +3,11 @@
 package kubernetes
 
 import (
-	"reflect"
+	"maps"
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
@@ -23,17 +24,22 @@ type feed struct {
 	mu sync.Mutex
 	// seen is the resource version up to which the reflector has told
 	// everything; "": it has not told anything yet.
-	seen string
-	// ahead has the objects that this node has written, and that the Store has
-	// in that version while the reflector has not told it yet.
-	ahead    map[string]string
+	seen     string
+	ahead    map[string]ahead  // by name
 	rejected map[string]string // reasons, by name
+}
+
+// ahead is what this node has written or deleted, and what the Store has while
+// the reflector has not told it yet.
+type ahead struct {
+	version string // of the write; of what was deleted, the last one that is known
+	deleted string // UID of what was deleted; "": it was written
 }
 
 var _ cache.ReflectorStore = (*feed)(nil)
 
 func newFeed(kind registry.Kind, store *registry.Store, complete func()) *feed {
-	return &feed{kind: kind, store: store, complete: complete, ahead: map[string]string{}, rejected: map[string]string{}}
+	return &feed{kind: kind, store: store, complete: complete, ahead: map[string]ahead{}, rejected: map[string]string{}}
 }
 
 // Add implements cache.ReflectorStore.
@@ -42,27 +48,24 @@ func (f *feed) Add(object any) error { return f.Update(object) }
 // Update implements cache.ReflectorStore.
 func (f *feed) Update(object any) error {
 	i := object.(*item)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seen = i.ResourceVersion
-	if f.overtaken(i.key(), i.ResourceVersion) {
-		return nil
-	}
-	f.apply(i)
-	return nil
+	return f.told(i, i.UID, func() { f.apply(i) })
 }
 
 // Delete implements cache.ReflectorStore. The version is that of the deletion.
 func (f *feed) Delete(object any) error {
 	i := object.(*item)
+	return f.told(i, "", func() { f.remove(i.key()) })
+}
+
+// told takes in what the reflector tells of an object. uid is "" if it tells
+// that there is none.
+func (f *feed) told(i *item, uid types.UID, take func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen = i.ResourceVersion
-	if f.overtaken(i.key(), i.ResourceVersion) {
-		return nil
+	if !f.overtaken(i.key(), uid, i.ResourceVersion) {
+		take()
 	}
-	f.judge(i.key(), nil)
-	f.store.Apply(registry.Change{Key: f.key(i.key())})
 	return nil
 }
 
@@ -75,24 +78,30 @@ func (f *feed) Replace(list []any, version string) error {
 	}
 	f.seen = version
 	listed := make(map[string]bool, len(list))
+	var news []*item
 	var changes []registry.Change
 	f.store.View(func(s *registry.State) {
 		for _, object := range list {
 			i := object.(*item)
 			listed[i.key()] = true
-			if i.err == nil && !f.overtaken(i.key(), version) && !same(s, f.kind, i) {
+			if f.overtaken(i.key(), i.UID, version) {
+				continue
+			}
+			news = append(news, i)
+			if i.err == nil && !same(s, f.key(i.key()), i.value) {
 				changes = append(changes, registry.Change{Key: f.key(i.key()), Object: i.value})
 			}
 		}
-		for _, name := range names(s, f.kind) {
-			if !listed[name] && !f.overtaken(name, version) {
+		for _, name := range s.Names(f.kind) {
+			if !listed[name] && !f.overtaken(name, "", version) {
 				changes = append(changes, registry.Change{Key: f.key(name)})
 			}
 		}
 	})
+	maps.DeleteFunc(f.ahead, func(name string, a ahead) bool { return !listed[name] && !newer(a.version, version) })
 	f.store.Apply(changes...)
-	for _, object := range list {
-		f.judge(object.(*item).key(), object.(*item).err)
+	for _, i := range news {
+		f.judge(i.key(), i.err)
 	}
 	for name := range f.rejected {
 		if !listed[name] {
@@ -111,22 +120,50 @@ func (f *feed) Resync() error { return nil }
 func (f *feed) wrote(i *item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !newer(i.ResourceVersion, f.seen) || newer(f.ahead[i.key()], i.ResourceVersion) {
+	before := f.ahead[i.key()]
+	if !newer(i.ResourceVersion, f.seen) || newer(before.version, i.ResourceVersion) || before.isOf(i.UID) {
 		return
 	}
-	f.ahead[i.key()] = i.ResourceVersion
+	f.ahead[i.key()] = ahead{version: i.ResourceVersion}
 	f.apply(i)
 }
 
-// overtaken reports whether the Store has a newer state of the object.
-func (f *feed) overtaken(name, version string) bool {
-	written, is := f.ahead[name]
-	if is && newer(written, version) {
+// deleted takes in that the lease with this UID is gone, which may be old news.
+// The answer to a deletion has no version. So the UID says what the reflector
+// tells of this lease, until it tells of the deletion; a lease of the same name
+// that somebody makes afterwards has another UID.
+func (f *feed) deleted(name string, uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	there := false
+	f.store.View(func(s *registry.State) {
+		l, is := s.Leases[name]
+		there = is && l.UID == string(uid)
+	})
+	if !there {
+		return // the reflector has told of the deletion, or of another one since
+	}
+	version := f.seen
+	if a, is := f.ahead[name]; is {
+		version = a.version
+	}
+	f.ahead[name] = ahead{version: version, deleted: string(uid)}
+	f.remove(name)
+}
+
+// overtaken reports whether the Store knows better than what the reflector
+// tells of an object: see told.
+func (f *feed) overtaken(name string, uid types.UID, version string) bool {
+	a, is := f.ahead[name]
+	if is && (newer(a.version, version) || a.isOf(uid)) {
 		return true
 	}
 	delete(f.ahead, name)
 	return false
 }
+
+// isOf reports whether the object with this UID was deleted.
+func (a ahead) isOf(uid types.UID) bool { return uid != "" && a.deleted == string(uid) }
 
 // apply puts an object into the Store, unless it has the same already.
 func (f *feed) apply(i *item) {
@@ -135,9 +172,19 @@ func (f *feed) apply(i *item) {
 		return
 	}
 	unchanged := false
-	f.store.View(func(s *registry.State) { unchanged = same(s, f.kind, i) })
+	f.store.View(func(s *registry.State) { unchanged = same(s, f.key(i.key()), i.value) })
 	if !unchanged {
 		f.store.Apply(registry.Change{Key: f.key(i.key()), Object: i.value})
+	}
+}
+
+// remove takes an object out of the Store, if it is there.
+func (f *feed) remove(name string) {
+	f.judge(name, nil)
+	there := false
+	f.store.View(func(s *registry.State) { _, there = held(s, f.key(name)) })
+	if there {
+		f.store.Apply(registry.Change{Key: f.key(name)})
 	}
 }
 
@@ -163,51 +210,4 @@ func (f *feed) key(name string) registry.Key { return registry.Key{Kind: f.kind,
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
-}
-
-// same reports whether the Store has the object's value.
-func same(s *registry.State, kind registry.Kind, i *item) bool {
-	var has any
-	var there bool
-	switch kind {
-	case registry.Node:
-		has, there = s.Nodes[i.key()]
-	case registry.Namespace:
-		has, there = s.Namespaces[i.key()]
-	case registry.Pod:
-		has, there = s.Pods[i.key()]
-	case registry.IPPool:
-		has, there = s.Pools[i.key()]
-	case registry.SubnetLease:
-		has, there = s.Leases[i.key()]
-	case registry.AddressClaim:
-		has, there = s.Claims[i.key()]
-	}
-	return there && reflect.DeepEqual(has, i.value)
-}
-
-func names(s *registry.State, kind registry.Kind) []string {
-	switch kind {
-	case registry.Node:
-		return keys(s.Nodes)
-	case registry.Namespace:
-		return keys(s.Namespaces)
-	case registry.Pod:
-		return keys(s.Pods)
-	case registry.IPPool:
-		return keys(s.Pools)
-	case registry.SubnetLease:
-		return keys(s.Leases)
-	case registry.AddressClaim:
-		return keys(s.Claims)
-	}
-	return nil
-}
-
-func keys[V any](m map[string]V) []string {
-	list := make([]string, 0, len(m))
-	for name := range m {
-		list = append(list, name)
-	}
-	return list
 }

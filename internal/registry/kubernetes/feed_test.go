@@ -4,12 +4,14 @@ package kubernetes
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"weft.dev/weft/internal/core/cluster"
@@ -19,32 +21,40 @@ import (
 // past is what one kind's history has at a version: objects by name.
 type past struct {
 	changed string // name
+	uid     string // of what changed
 	deleted bool
-	state   map[string]string // version by name
+	state   map[string]revision // by name
 }
+
+// revision is one object. UIDs are the versions of the creations.
+type revision struct{ version, uid string }
 
 // history returns one with an entry for each version; 0 is empty.
 func history(t *rapid.T) []past {
-	all := []past{{state: map[string]string{}}}
+	all := []past{{state: map[string]revision{}}}
 	for v := 1; v <= rapid.IntRange(1, 30).Draw(t, "changes"); v++ {
 		before := all[v-1].state
-		now := past{changed: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"), state: map[string]string{}}
-		for name, version := range before {
-			now.state[name] = version
+		now := past{changed: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"), uid: strconv.Itoa(v), state: maps.Clone(before)}
+		one, there := before[now.changed]
+		if there {
+			now.uid = one.uid
 		}
-		if _, there := before[now.changed]; there && rapid.IntRange(0, 2).Draw(t, "deletes") == 0 {
+		if there && rapid.IntRange(0, 2).Draw(t, "deletes") == 0 {
 			now.deleted = true
 			delete(now.state, now.changed)
 		} else {
-			now.state[now.changed] = strconv.Itoa(v)
+			now.state[now.changed] = revision{strconv.Itoa(v), now.uid}
 		}
 		all = append(all, now)
 	}
 	return all
 }
 
-func versioned(name, version string) *item {
-	return &item{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}, value: cluster.Lease{Version: version}}
+func versioned(name, uid, version string) *item {
+	return &item{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version},
+		value:      cluster.Lease{UID: uid, Version: version},
+	}
 }
 
 // told plays what a reflector and answers to writes may tell, in any order that
@@ -63,9 +73,8 @@ func (p *told) step() {
 	case 0, 1: // the server goes on
 		p.written = min(p.written+1, len(p.all)-1)
 	case 2: // an answer arrives, late perhaps
-		v := rapid.IntRange(0, p.written).Draw(p.T, "answer")
-		if h := p.all[v]; v > 0 && !h.deleted {
-			p.feed.wrote(versioned(h.changed, strconv.Itoa(v)))
+		if v := rapid.IntRange(0, p.written).Draw(p.T, "answer"); v > 0 {
+			p.answer(v)
 		}
 	case 3: // everything is read again
 		p.seen = rapid.IntRange(p.seen, p.written).Draw(p.T, "list")
@@ -76,10 +85,30 @@ func (p *told) step() {
 	p.check()
 }
 
+func (p *told) answer(v int) {
+	h := p.all[v]
+	if !h.deleted {
+		p.feed.wrote(versioned(h.changed, h.uid, strconv.Itoa(v)))
+		return
+	}
+	if p.lease(h.changed).UID == h.uid {
+		p.floor[h.changed] = v
+	}
+	p.feed.deleted(h.changed, types.UID(h.uid))
+	if p.lease(h.changed).UID == h.uid {
+		p.Fatalf("%s is still there, although its deletion was answered", h.changed)
+	}
+}
+
+func (p *told) lease(name string) (l cluster.Lease) {
+	p.feed.store.View(func(s *registry.State) { l = s.Leases[name] })
+	return l
+}
+
 func (p *told) list(v int) {
 	var list []any
-	for name, version := range p.all[v].state {
-		list = append(list, versioned(name, version))
+	for name, one := range p.all[v].state {
+		list = append(list, versioned(name, one.uid, one.version))
 	}
 	_ = p.feed.Replace(list, strconv.Itoa(v))
 }
@@ -89,8 +118,9 @@ func (p *told) watch() {
 		return
 	}
 	p.seen++
-	i := versioned(p.all[p.seen].changed, strconv.Itoa(p.seen))
-	if p.all[p.seen].deleted {
+	h := p.all[p.seen]
+	i := versioned(h.changed, h.uid, strconv.Itoa(p.seen))
+	if h.deleted {
 		_ = p.feed.Delete(i)
 	} else {
 		_ = p.feed.Update(i)
@@ -103,12 +133,13 @@ func (p *told) check() {
 		for _, name := range []string{"a", "b", "c"} {
 			l, there := s.Leases[name]
 			version, _ := strconv.Atoi(l.Version)
+			_, was := p.all[p.floor[name]].state[name]
 			switch floor := p.floor[name]; {
 			case there && version < floor:
 				p.Fatalf("%s goes back from %d to %d", name, floor, version)
 			case there:
 				p.floor[name] = version
-			case p.all[floor].state[name] != "":
+			case was:
 				p.floor[name] = p.deletion(name, floor)
 			}
 		}
@@ -118,7 +149,7 @@ func (p *told) check() {
 // deletion returns when an object that was there went away.
 func (p *told) deletion(name string, from int) int {
 	for v := from; v <= p.written; v++ {
-		if p.all[v].state[name] == "" {
+		if _, there := p.all[v].state[name]; !there {
 			return v
 		}
 	}
@@ -139,13 +170,13 @@ func TestStoreNeverGoesBack(t *testing.T) {
 			p.watch()
 			p.check()
 		}
-		got := map[string]string{}
+		got := map[string]revision{}
 		p.feed.store.View(func(s *registry.State) {
 			for name, l := range s.Leases {
-				got[name] = l.Version
+				got[name] = revision{l.Version, l.UID}
 			}
 		})
-		if diff := cmp.Diff(p.all[p.written].state, got); diff != "" {
+		if diff := cmp.Diff(p.all[p.written].state, got, cmp.AllowUnexported(revision{})); diff != "" {
 			t.Fatalf("in the end, server (-), Store (+):\n%s", diff)
 		}
 		if len(p.feed.ahead) > 0 {
@@ -158,11 +189,11 @@ func TestStoreNeverGoesBack(t *testing.T) {
 func TestAnswersOutOfOrder(t *testing.T) {
 	store := registry.NewStore()
 	f := newFeed(registry.SubnetLease, store, func() {})
-	f.wrote(versioned("early", "9")) // before anything was read
+	f.wrote(versioned("early", "u", "9")) // before anything was read
 	_ = f.Replace(nil, "10")
-	f.wrote(versioned("a", "12"))
-	f.wrote(versioned("a", "11"))
-	_ = f.Update(versioned("a", "11"))
+	f.wrote(versioned("a", "u", "12"))
+	f.wrote(versioned("a", "u", "11"))
+	_ = f.Update(versioned("a", "u", "11"))
 	store.View(func(s *registry.State) {
 		if len(s.Leases) != 1 || s.Leases["a"].Version != "12" {
 			t.Errorf("leases %v, want a of version 12", s.Leases)
@@ -170,17 +201,60 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	})
 }
 
+// What was deleted stays so, whatever the reflector still has to tell of it; what
+// has its name afterwards counts.
+func TestDeletedBeforeTheWatchTellsIt(t *testing.T) {
+	const none = ""
+	for name, c := range map[string]struct {
+		tell func(*feed)
+		uid  string // of a, in the end
+		kept int    // in feed.ahead
+	}{
+		"nothing more":             {func(*feed) {}, none, 1},
+		"twice":                    {func(f *feed) { f.deleted("a", "u1") }, none, 1},
+		"an older version":         {func(f *feed) { _ = f.Update(versioned("a", "u1", "11")) }, none, 1},
+		"the last version":         {func(f *feed) { _ = f.Update(versioned("a", "u1", "12")) }, none, 1},
+		"an unknown version":       {func(f *feed) { _ = f.Update(versioned("a", "u1", "13")) }, none, 1},
+		"an earlier lease":         {func(f *feed) { _ = f.Update(versioned("a", "u0", "11")); _ = f.Delete(versioned("a", "u0", "11")) }, none, 1},
+		"a list that has it":       {func(f *feed) { _ = f.Replace([]any{versioned("a", "u1", "12")}, "13") }, none, 1},
+		"a list from before it":    {func(f *feed) { _ = f.Replace(nil, "11") }, none, 1},
+		"a list from after it":     {func(f *feed) { _ = f.Replace(nil, "13") }, none, 0},
+		"the deletion":             {func(f *feed) { _ = f.Delete(versioned("a", "u1", "14")) }, none, 0},
+		"a late answer":            {func(f *feed) { f.wrote(versioned("a", "u1", "13")) }, none, 1},
+		"the next one, in a watch": {func(f *feed) { _ = f.Update(versioned("a", "u2", "15")) }, "u2", 0},
+		"the next one, in a list":  {func(f *feed) { _ = f.Replace([]any{versioned("a", "u2", "15")}, "16") }, "u2", 0},
+		"the next one, ours":       {func(f *feed) { f.wrote(versioned("a", "u2", "15")); _ = f.Delete(versioned("a", "u1", "14")) }, "u2", 1},
+		"the next one, old answer": {func(f *feed) { _ = f.Update(versioned("a", "u2", "15")); f.deleted("a", "u1") }, "u2", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := registry.NewStore()
+			f := newFeed(registry.SubnetLease, store, func() {})
+			_ = f.Replace(nil, "10")
+			f.wrote(versioned("a", "u1", "12"))
+			f.deleted("a", "u1")
+			c.tell(f)
+			store.View(func(s *registry.State) {
+				if s.Leases["a"].UID != c.uid || len(f.ahead) != c.kept {
+					t.Errorf("leases %v, ahead %v, want UID %q and %d", s.Leases, f.ahead, c.uid, c.kept)
+				}
+			})
+		})
+	}
+}
+
 // What a backup brought back counts, although it is older.
 func TestServerThatWentBack(t *testing.T) {
 	store := registry.NewStore()
 	f := newFeed(registry.SubnetLease, store, func() {})
-	_ = f.Replace([]any{versioned("a", "10")}, "10")
-	f.wrote(versioned("a", "20"))
-	f.wrote(versioned("b", "21"))
-	_ = f.Replace([]any{versioned("a", "5")}, "7")
+	_ = f.Replace([]any{versioned("a", "u", "10")}, "10")
+	f.wrote(versioned("a", "u", "20"))
+	f.wrote(versioned("b", "u", "21"))
+	f.wrote(versioned("c", "u", "22"))
+	f.deleted("c", "u")
+	_ = f.Replace([]any{versioned("a", "u", "5"), versioned("c", "u", "6")}, "7")
 	store.View(func(s *registry.State) {
-		if len(s.Leases) != 1 || s.Leases["a"].Version != "5" {
-			t.Errorf("leases %v, want a of version 5", s.Leases)
+		if len(s.Leases) != 2 || s.Leases["a"].Version != "5" || s.Leases["c"].Version != "6" {
+			t.Errorf("leases %v, want a of version 5 and c of version 6", s.Leases)
 		}
 	})
 }
@@ -224,5 +298,5 @@ func TestFeedChangesWhatDiffers(t *testing.T) {
 	_ = f.Update(bad("10", "five"))
 	want("new and refused", 3, "five")
 	_ = f.Delete(bad("11", ""))
-	want("gone again", 4, "")
+	want("gone again", 3, "")
 }

@@ -17,7 +17,7 @@ import (
 // name, and its value.
 type item struct {
 	metav1.TypeMeta
-	metav1.ObjectMeta // name, namespace, resource version; of a bookmark its annotations
+	metav1.ObjectMeta // name, namespace, UID, resource version; of a bookmark its annotations
 
 	value any
 	err   error // why there is no value
@@ -71,7 +71,9 @@ func headed(object runtime.Object) (*item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &item{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()}}, nil
+	return &item{ObjectMeta: metav1.ObjectMeta{
+		Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion(),
+	}}, nil
 }
 
 // list converts a list, or a page of one.

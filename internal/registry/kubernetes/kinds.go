@@ -43,8 +43,8 @@ func kinds(node string) []followed {
 		{registry.Namespace, namespaces, false, "", builtin(convert.Namespace)},
 		{registry.Pod, pods, false, fields.OneTermEqualSelector("spec.nodeName", node).String(), builtin(convert.Pod)},
 		poolKind,
-		{registry.SubnetLease, subnetleases, true, "", custom(leaseOf)},
-		{registry.AddressClaim, addressclaims, true, "", custom(claimOf)},
+		leaseKind,
+		claimKind,
 	}
 }
 

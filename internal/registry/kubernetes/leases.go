@@ -48,7 +48,7 @@ func (r *Registry) Replace(ctx context.Context, l cluster.Lease) error {
 // has not seen: if there is another version by now, it looks whose that is. A
 // lease that another node holds is ErrConflict, even with the same UID.
 func (r *Registry) Delete(ctx context.Context, l cluster.Lease) error {
-	err := r.deleteVersion(ctx, l)
+	gone, err := r.deleteVersion(ctx, l)
 	for range deleteRounds {
 		if !apierrors.IsConflict(err) {
 			break
@@ -62,24 +62,30 @@ func (r *Registry) Delete(ctx context.Context, l cluster.Lease) error {
 			break
 		}
 		l = now
-		err = r.deleteVersion(ctx, l)
+		gone, err = r.deleteVersion(ctx, l)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil
+		gone, err = true, nil
+	}
+	if all := r.feeds.Load(); all != nil && gone {
+		all.byKind[registry.SubnetLease].deleted(l.Name(), types.UID(l.UID))
 	}
 	return about(registry.SubnetLease, l.Name(), "delete", err)
 }
 
-func (r *Registry) deleteVersion(ctx context.Context, l cluster.Lease) error {
+// deleteVersion reports whether the lease is gone. One with a finalizer is not
+// yet when its deletion succeeds; the answer is the lease then.
+func (r *Registry) deleteVersion(ctx context.Context, l cluster.Lease) (gone bool, err error) {
 	uid, must := types.UID(l.UID), &metav1.Preconditions{}
 	must.UID = &uid
 	if l.Version != "" {
 		must.ResourceVersion = &l.Version
 	}
-	_, err := send(ctx, transient, func() *rest.Request {
+	answer, err := send(ctx, transient, func() *rest.Request {
 		return r.weft.Delete().Resource(subnetleases).Name(l.Name()).Body(&metav1.DeleteOptions{Preconditions: must})
 	})
-	return err
+	_, gone = answer.(*metav1.Status)
+	return gone && err == nil, err
 }
 
 // lease reads a lease, past the Store.

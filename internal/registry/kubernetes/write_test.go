@@ -24,7 +24,7 @@ func TestWriting(t *testing.T) {
 	s.Apply(nodeManifest("n1", "192.0.2.1") + podManifest("web-0", "n2"))
 	c := synced(t, s, "n1")
 	for name, test := range map[string]func(*testing.T, *apiserver.Server, *client){
-		"life of a lease": leaseLife, "claim race": claimRace, "delete": deletes, "replace": replaces, "addresses are kept": addressesAreKept,
+		"life of a lease": leaseLife, "again and again": leaseTurns, "finalizer": finalizer, "claim race": claimRace, "delete": deletes, "replace": replaces, "addresses are kept": addressesAreKept,
 		"one pod": onePod, "mark ready": markReady, "events": reports,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, c) })
@@ -62,13 +62,64 @@ func leaseLife(t *testing.T, _ *apiserver.Server, c *client) {
 	if err := c.Delete(t.Context(), got); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("the lease is gone", func(s *registry.State) bool {
-		_, there := s.Leases[got.Name()]
-		return !there
-	})
+	if l, there := c.lease(got.Name()); there {
+		t.Errorf("after its deletion %+v is in the Store", l)
+	}
 	if err := c.Delete(t.Context(), got); err != nil {
 		t.Errorf("a second delete: %v", err)
 	}
+}
+
+// leaseTurns: however far the watch is behind, the Store has what this node did
+// last, and what somebody else did since.
+func leaseTurns(t *testing.T, s *apiserver.Server, c *client) {
+	for range 20 {
+		l := create(t, c, "10.42.11.0/24")
+		if err := c.Delete(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if now, there := c.lease(l.Name()); there {
+			t.Fatalf("after its deletion %+v is in the Store", now)
+		}
+	}
+	other := synced(t, s, "n2")
+	l := create(t, c, "10.42.11.0/24")
+	other.eventually("the lease is there", func(s *registry.State) bool { return s.Leases[l.Name()].UID == l.UID })
+	s.MustKubectl("", "delete", "subnetlease", l.Name())
+	if err := other.Delete(t.Context(), l); err != nil { // NotFound
+		t.Fatal(err)
+	}
+	if now, there := other.lease(l.Name()); there {
+		t.Errorf("%+v is in the Store, although there is none", now)
+	}
+	next := create(t, c, "10.42.11.0/24")
+	other.eventually("the next lease is there", func(s *registry.State) bool { return s.Leases[l.Name()].UID == next.UID })
+	if err := c.Delete(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	other.eventually("it is gone", func(s *registry.State) bool { return len(s.Leases[l.Name()].UID) == 0 })
+}
+
+// finalizer: a lease that somebody holds on to is there until it is not.
+func finalizer(t *testing.T, s *apiserver.Server, c *client) {
+	l := create(t, c, "10.42.12.0/24")
+	patch := func(finalizers string) {
+		t.Helper()
+		s.MustKubectl("", "patch", "subnetlease", l.Name(), "--type=merge", "-p", `{"metadata": {"finalizers": `+finalizers+`}}`)
+	}
+	patch(`["other.dev/audit"]`)
+	l.Version = ""
+	if err := c.Delete(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := c.lease(l.Name()); !there {
+		t.Error("the lease is not in the Store, although its finalizer keeps it")
+	}
+	patch("null")
+	c.eventually("the lease is gone", func(s *registry.State) bool {
+		_, there := s.Leases[l.Name()]
+		return !there
+	})
 }
 
 // claimRace: of many who want one block one gets it.
