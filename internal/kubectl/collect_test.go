@@ -16,7 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The client's heartbeat sees only at its next beat, 5 s later, that the
+// connection is closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start"))
+}
 
 // Nodes answer after these times, "dead" never does; an answer is printed as
 // soon as it and those before it are there.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
 )
 
 // Target says which cluster and which of its nodes.
@@ -114,5 +115,6 @@ func (c *cluster) exec(ctx context.Context, pod *corev1.Pod, command []string, s
 	if err != nil {
 		return err
 	}
+	ctx = klog.NewContext(ctx, klog.Logger{}) // errors are returned
 	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
 }
