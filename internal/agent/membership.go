@@ -199,7 +199,7 @@ func (a *Agent) readState(s *registry.State) {
 		case own && len(in.known) < len(l.Addresses):
 			in.known = l.Addresses
 		}
-		if l.Pod == "" && !inside(l.Subnet, in.pools) {
+		if !inside(l.Subnet, in.pools) {
 			a.read.outside = append(a.read.outside, l.Subnet)
 		}
 	}

@@ -53,6 +53,12 @@ func (e *errand) network(cfg *cni.Config) (engine.Network, *cni.Error) {
 	if e.cluster == nil {
 		return n, nil
 	}
+	if e.verb == cni.Status && e.cluster.pods != nil {
+		// A node whose addresses are all in use is not broken. The kubelet would
+		// report it as NotReady, and the pods that run well would be evicted.
+		n.Pool = ipam.Pool{}
+		return n, nil
+	}
 	pod, cerr := e.find(cfg.Args.Pod)
 	if cerr != nil {
 		return n, cerr
@@ -164,8 +170,7 @@ func (e *errand) resolve(w wish.Wish) error {
 			return err
 		}
 		if !time.Now().Before(deadline) {
-			return cni.Errorf(cni.CodeTryAgain, "node %s has no free address of IPPool %s yet: %s",
-				e.cluster.node, e.answer.Demand, strings.Join(e.cluster.keeper.Status().Waiting, "; "))
+			return &exhaustedPoolError{node: e.cluster.node, pool: e.answer.Demand, waiting: e.cluster.keeper.Status().Waiting}
 		}
 		e.cluster.keeper.Demand(e.answer.Demand)
 		e.wake()
@@ -174,6 +179,26 @@ func (e *errand) resolve(w wish.Wish) error {
 			return err
 		}
 	}
+}
+
+// exhaustedPoolError says that a pool has no free address for this node.
+type exhaustedPoolError struct {
+	node, pool string
+	waiting    []string // why the node lacks blocks, of all pools
+}
+
+func (e *exhaustedPoolError) Error() string {
+	var why []string
+	for _, w := range e.waiting {
+		if strings.Contains(w, "IPPool "+e.pool) {
+			why = append(why, w)
+		}
+	}
+	if len(why) == 0 {
+		why = append(why, "the block that it asks for is not there yet")
+	}
+	return fmt.Sprintf("node %s has no free address of IPPool %s: %s; delete pods that use the pool, or add another one",
+		e.node, e.pool, strings.Join(why, "; "))
 }
 
 // free returns how many addresses each block of the pool that is asked for has
@@ -241,6 +266,8 @@ func (e *errand) choice(n *engine.Network) error {
 	}
 	pool, err := ipam.NewPool(sets)
 	n.Pool = pool
+	// A pool may have one family where the node has two.
+	n.Routes = slices.DeleteFunc(slices.Clone(n.Routes), func(r attach.Route) bool { return len(families[family(r.Dst.Addr())]) == 0 })
 	return err
 }
 
@@ -346,6 +373,9 @@ func (e *errand) lease(ctx context.Context) (moved bool, err error) {
 func (e *errand) leaseOne(ctx context.Context, want cluster.Lease) (replaced bool, err error) {
 	e.sign(&want)
 	if want.UID == "" {
+		if err := e.checkFree(ctx, want); err != nil {
+			return false, err
+		}
 		err := e.cluster.registry.Create(ctx, want)
 		if !errors.Is(err, registry.ErrExists) {
 			return false, err
@@ -366,6 +396,20 @@ func (e *errand) leaseOne(ctx context.Context, want cluster.Lease) (replaced boo
 		return false, cni.Errorf(cni.CodeTryAgain, "SubnetLease %s is being changed by node %s", known.Name(), known.Node)
 	}
 	return known.Node != want.Node, err
+}
+
+// checkFree refuses an address that a pod has without a lease of its own: it got
+// it from its node's block, before somebody reserved it.
+func (e *errand) checkFree(ctx context.Context, want cluster.Lease) error {
+	if e.cluster.pods == nil {
+		return nil
+	}
+	holder, err := e.cluster.pods.PodWith(ctx, want.Subnet.Addr())
+	if err != nil || holder == "" || holder == want.Pod {
+		return err
+	}
+	return &wish.RefusedError{Reason: wish.AddressInUse, Msg: fmt.Sprintf(
+		"%s is the address of pod %s; ask for another one, or delete that pod", want.Subnet.Addr(), holder)}
 }
 
 // sign makes the lease this node's.
@@ -401,14 +445,20 @@ func (e *errand) lament(cerr *cni.Error) {
 	var refused *wish.RefusedError
 	var used *ipam.InUseError
 	var exhausted *ipam.ExhaustedError
+	var pool *exhaustedPoolError
 	var port *facts.PortError
 	event := registry.Event{Pod: e.pod, Warning: true, Message: cerr.Error()}
+	if !strings.HasPrefix(event.Message, "pod ") {
+		event.Message = "pod " + e.pod.Key() + ": " + event.Message
+	}
 	switch {
 	case errors.As(cerr, &refused):
 		event.Reason = refused.Reason
+	case errors.As(cerr, &used) && strings.HasPrefix(used.Owner, "pod "+e.pod.Key()+" "):
+		return // its own former sandbox, whose DEL is on its way
 	case errors.As(cerr, &used):
 		event.Reason = wish.AddressInUse
-	case errors.As(cerr, &exhausted):
+	case errors.As(cerr, &exhausted), errors.As(cerr, &pool):
 		event.Reason = "AddressesExhausted"
 	case errors.As(cerr, &port):
 		event.Reason = "PortInUse"

@@ -108,6 +108,8 @@ func (nobody) Pod(context.Context, string, string) (cluster.Pod, error) {
 	return cluster.Pod{}, registry.ErrGone
 }
 
+func (nobody) PodWith(context.Context, netip.Addr) (string, error) { return "", nil }
+
 func TestNetworkOfPod(t *testing.T) {
 	cases := map[string]struct {
 		annotations map[string]string
@@ -141,6 +143,72 @@ func TestNetworkOfPod(t *testing.T) {
 		})
 	}
 }
+
+// A pool of one family gives an address and routes of that family, and STATUS
+// does not depend on what is left: a full node is not broken.
+func TestFamiliesAndFullNodes(t *testing.T) {
+	w := pods(t)
+	six := leaseOf("fd00:42:0:1::/64", "default")
+	w.inputs.pools = append(w.inputs.pools, cluster.Pool{Name: "six"})
+	w.inputs.served = append(w.inputs.served, six)
+	n, err := w.inputs.network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.network.Store(&network{Network: n})
+	seen := w.inputs
+	w.seen.Store(&seen)
+	for annotation, want := range map[string]string{"": "[0.0.0.0/0 ::/0]", "blue": "[0.0.0.0/0]"} {
+		w.objects.Remove(registry.Key{Kind: registry.Pod, Name: "shop/web-0"})
+		annotations := map[string]string{}
+		if annotation != "" {
+			annotations[wish.Pool] = annotation
+		}
+		w.feed.Deliver(w.feed.Pending())
+		w.cluster.objects.Apply(registry.Change{Key: registry.Key{Kind: registry.Pod, Name: "shop/web-0"},
+			Object: cluster.Pod{Namespace: "shop", Name: "web-0", UID: "uid-web-0", Annotations: annotations}})
+		_, _, n, cerr := w.ask("web-0")
+		var routes []netip.Prefix
+		for _, r := range n.Routes {
+			routes = append(routes, r.Dst)
+		}
+		if cerr != nil || fmt.Sprint(routes) != want {
+			t.Errorf("pool %q: routes %v, %v, want %s", annotation, routes, cerr, want)
+		}
+	}
+	e := &errand{Agent: w.Agent, ctx: context.Background(), verb: cni.Status}
+	if n, cerr := e.network(&cni.Config{Name: "weft"}); cerr != nil || len(n.Pool.Sets) != 0 {
+		t.Errorf("STATUS asks for addresses of %v, %v", n.Pool, cerr)
+	}
+}
+
+// What a pod got from its node's block before it was reserved is not leased to
+// another one.
+func TestReservedAddressThatAPodHas(t *testing.T) {
+	w := pods(t)
+	w.pod("web-0", map[string]string{wish.IPv4: "10.42.250.7"})
+	e, _, _, cerr := w.ask("web-0")
+	if cerr != nil {
+		t.Fatal(cerr)
+	}
+	for holder, want := range map[string]bool{"shop/db-0": false, "shop/web-0": true} {
+		w.cluster.pods = having{holder}
+		_, err := e.lease(t.Context())
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), holder) {
+			t.Errorf("with %s having it: %v", holder, err)
+		}
+	}
+}
+
+type having struct{ holder string }
+
+func (having) Pod(context.Context, string, string) (cluster.Pod, error) {
+	return cluster.Pod{}, registry.ErrGone
+}
+func (h having) PodWith(context.Context, netip.Addr) (string, error) { return h.holder, nil }
+func (having) KeepAddresses(context.Context, cluster.Claim) error    { return nil }
+func (having) MarkReady(context.Context) error                       { return nil }
+func (having) Report(registry.Event)                                 {}
 
 // A pod that nobody knows asks for nothing: static pods start before the API
 // server has them.

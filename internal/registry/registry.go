@@ -5,6 +5,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"weft.dev/weft/internal/core/cluster"
 )
@@ -27,6 +28,9 @@ type Source interface {
 type Pods interface {
 	// Pod reads one pod, past the Store; ErrGone if there is none.
 	Pod(ctx context.Context, namespace, name string) (cluster.Pod, error)
+	// PodWith returns the pod that has an address, as its status says, as
+	// "namespace/name"; "": none. It may read all pods: for rare occasions.
+	PodWith(ctx context.Context, a netip.Addr) (string, error)
 	// KeepAddresses creates a claim; ErrExists if there is one of that name.
 	KeepAddresses(ctx context.Context, c cluster.Claim) error
 	// MarkReady takes from this node's object what says that its network is

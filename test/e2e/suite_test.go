@@ -52,6 +52,8 @@ var together = []test{
 	{"names", testNames},
 	{"addresses on request", testFixed},
 	{"pools on request", testPools},
+	{"small pools", testSmallPools},
+	{"reserved too late", testReservedTooLate},
 	{"wrong annotations", testRefusals},
 	{"corrected annotations", testMended},
 	{"sticky addresses", testSticky},

@@ -75,13 +75,13 @@ func (r *resolver) place(t target) error {
 		r.out.Lease = append(r.out.Lease, cluster.Lease{Subnet: t.subnet(), Pool: p.pool.Name, Pod: r.pod})
 		return nil
 	case p.leased && p.block.Node != r.v.Node:
-		return t.refuse(AddressOnOtherNode, "is in block %s of node %s, and not reserved; let IPPool %s reserve it, or have addresses kept by %s",
+		return t.refuse(AddressOnOtherNode, "is in block %s of node %s, and not reserved; let IPPool %s reserve it while no pod has it, or have addresses kept by %s",
 			p.block.Subnet, p.block.Node, orNone(p.pool.Name), Sticky)
 	case p.leased:
-		return t.refuse(AddressNotReserved, "is in block %s, which node %s gives no addresses from, and not reserved; let IPPool %s reserve it",
+		return t.refuse(AddressNotReserved, "is in block %s, which node %s gives no addresses from, and not reserved; let IPPool %s reserve it while no pod has it",
 			p.block.Subnet, r.v.Node, orNone(p.pool.Name))
 	}
-	return t.refuse(AddressNotReserved, "is in no node's block, and not reserved; let IPPool %s reserve it", p.pool.Name)
+	return t.refuse(AddressNotReserved, "is in no node's block, and not reserved; let IPPool %s reserve it while no pod has it", p.pool.Name)
 }
 
 // orNone is for subnets that the cluster assigns, which need no pool.
