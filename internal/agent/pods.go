@@ -255,7 +255,7 @@ func (e *errand) choice(n *engine.Network) error {
 		*set = ipam.Set{r}
 		e.single = append(e.single, addr)
 	}
-	sets := slices.DeleteFunc(families[:], func(s ipam.Set) bool { return len(s) == 0 })
+	sets := slices.DeleteFunc(slices.Clone(families[:]), func(s ipam.Set) bool { return len(s) == 0 })
 	n.Pool = ipam.Pool{}
 	if len(sets) == 0 && e.verb == cni.Add {
 		return cni.Errorf(cni.CodeTryAgain, "node %s has no addresses for pods that ask for nothing: %s",

@@ -148,9 +148,8 @@ func TestNetworkOfPod(t *testing.T) {
 // does not depend on what is left: a full node is not broken.
 func TestFamiliesAndFullNodes(t *testing.T) {
 	w := pods(t)
-	six := leaseOf("fd00:42:0:1::/64", "default")
-	w.inputs.pools = append(w.inputs.pools, cluster.Pool{Name: "six"})
-	w.inputs.served = append(w.inputs.served, six)
+	w.inputs.pools = append(w.inputs.pools, cluster.Pool{Name: "six", OnRequest: true})
+	w.inputs.served = append(w.inputs.served, leaseOf("fd00:42:0:1::/64", "default"), leaseOf("fd00:66::/64", "six"))
 	n, err := w.inputs.network()
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +157,7 @@ func TestFamiliesAndFullNodes(t *testing.T) {
 	w.network.Store(&network{Network: n})
 	seen := w.inputs
 	w.seen.Store(&seen)
-	for annotation, want := range map[string]string{"": "[0.0.0.0/0 ::/0]", "blue": "[0.0.0.0/0]"} {
+	for annotation, want := range map[string]string{"": "[0.0.0.0/0 ::/0]", "blue": "[0.0.0.0/0]", "six": "[::/0]"} {
 		w.objects.Remove(registry.Key{Kind: registry.Pod, Name: "shop/web-0"})
 		annotations := map[string]string{}
 		if annotation != "" {
