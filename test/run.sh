@@ -29,7 +29,7 @@ part "crash points" go test -count=1 -timeout 15m -v -run . ./test/crash
 part "soak: ADD and DEL with random kills" go test -count=1 -timeout 20m -v ./test/soak
 part "the test cluster itself, with the reference plugins" go test -count=1 -timeout 10m ./test/apiserver ./test/cluster
 part "end to end on a real cluster" go test -count=1 -timeout 30m -v ./test/e2e
-part "tests of the benchmark's arithmetic" go test ./test/bench
+part "tests of the benchmark's arithmetic" go test ./test/bench ./test/bench-cluster
 part "fuzzers, briefly" test/fuzz.sh 3s
 part "demonstration" demo/demo.sh
 
