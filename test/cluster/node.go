@@ -140,7 +140,11 @@ func (n *Node) Ctr(ctx context.Context, args ...string) (string, error) {
 
 // Import imports a docker or OCI archive; the path is the machine's.
 func (n *Node) Import(ctx context.Context, archive string) error {
-	_, err := n.Ctr(ctx, "images", "import", "--no-unpack=false", archive)
+	archive, err := filepath.Abs(archive) // ctr runs in the node's root
+	if err != nil {
+		return err
+	}
+	_, err = n.Ctr(ctx, "images", "import", "--no-unpack=false", archive)
 	return err
 }
 
