@@ -6,31 +6,14 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-)
 
-// helm returns the pinned helm, which `make test` builds.
-func helm(t *testing.T) string {
-	t.Helper()
-	cache := os.Getenv("WEFT_CACHE")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, ".cache/weft")
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "components/helm-*/helm"))
-	if err != nil || len(found) == 0 {
-		t.Skip("no helm: run test/components/build.sh helm")
-	}
-	return found[len(found)-1]
-}
+	"weft.dev/weft/test/apiserver"
+)
 
 // rendered returns what the chart makes of values.
 func rendered(t *testing.T, values ...string) (string, error) {
@@ -39,7 +22,7 @@ func rendered(t *testing.T, values ...string) (string, error) {
 	for _, v := range values {
 		args = append(args, "--set-json", v)
 	}
-	cmd := exec.Command(helm(t), args...)
+	cmd := exec.Command(apiserver.Binary(t, "helm", "helm"), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -50,7 +33,7 @@ func rendered(t *testing.T, values ...string) (string, error) {
 }
 
 func TestManifestsAreThoseOfTheChart(t *testing.T) {
-	helm(t)
+	apiserver.Binary(t, "helm", "helm") // or render.sh would build it now
 	for mode, file := range map[string]string{"install": "weft.yaml", "uninstall": "weft-uninstall.yaml"} {
 		want, err := exec.Command("./render.sh", mode).Output()
 		if err != nil {

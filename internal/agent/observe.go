@@ -5,7 +5,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"weft.dev/weft/internal/cni"
@@ -77,9 +76,10 @@ func (a *Agent) begun(r wire.Request, call cni.Call, at time.Time) *timeline.Cal
 
 // ended notes how a call ended.
 func (a *Agent) ended(course *timeline.Call, call cni.Call, took time.Duration, cerr *cni.Error) {
-	code, err := cni.Code(0), error(nil)
+	var code cni.Code
+	var err error // a nil *cni.Error would be none
 	if cerr != nil {
-		code, err = cerr.Code, errors.New(cerr.Error())
+		code, err = cerr.Code, cerr
 	}
 	a.metrics.Call(call.Command, uint(code), took)
 	course.End(err)

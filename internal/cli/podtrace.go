@@ -3,18 +3,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"weft.dev/weft/internal/cni"
-	"weft.dev/weft/internal/inspect"
 	"weft.dev/weft/internal/report"
-	"weft.dev/weft/internal/wire"
 )
 
 func newPodTrace(s *stateFlags) *cobra.Command {
@@ -31,7 +26,7 @@ long, is in docs/sequence.md.`,
 		Example: "  weft pod trace default/web-0",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := timelines(s.node())
+			list, err := s.node().Timelines()
 			if err != nil {
 				return err
 			}
@@ -54,27 +49,4 @@ long, is in docs/sequence.md.`,
 func concerns(t report.Timeline, pod string) bool {
 	_, name, _ := strings.Cut(t.Pod, "/")
 	return pod != "" && (t.Pod == pod || name == pod || t.UID == pod || strings.HasPrefix(t.ContainerID, pod))
-}
-
-// answerTimeout bounds how long a hung agent can hold up a question.
-const answerTimeout = 5 * time.Second
-
-// timelines asks the agent.
-func timelines(n inspect.Node) ([]report.Timeline, error) {
-	resp, err := wire.Call(n.SocketPath(), wire.Request{Query: report.Trace}, -1, time.Now().Add(answerTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("%w; start it, or say where it is by --state-dir or --socket", err)
-	}
-	if resp.Failed {
-		cerr, err := cni.DecodeError(resp.Output)
-		if err != nil {
-			return nil, fmt.Errorf("decode the agent's error: %w", err)
-		}
-		return nil, cerr
-	}
-	var list []report.Timeline
-	if err := json.Unmarshal(resp.Output, &list); err != nil {
-		return nil, fmt.Errorf("decode the agent's timelines: %w", err)
-	}
-	return list, nil
 }

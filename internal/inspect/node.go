@@ -58,26 +58,37 @@ func (n Node) ask(deadline time.Time) error {
 
 // Query asks the agent a question of package report. The error wraps
 // wire.ErrNoAgent if there is none.
-func (n Node) Query(question string, deadline time.Time) (report.Report, error) {
-	var r report.Report
+func (n Node) Query(question string, deadline time.Time) (r report.Report, err error) {
+	err = n.answer(question, deadline, &r)
+	return r, err
+}
+
+// Timelines asks the agent what happened when to the pods of its node.
+func (n Node) Timelines() (list []report.Timeline, err error) {
+	err = n.answer(report.Trace, time.Now().Add(askTimeout), &list)
+	return list, err
+}
+
+// answer decodes what the agent says to a question.
+func (n Node) answer(question string, deadline time.Time, into any) error {
 	resp, err := wire.Call(n.SocketPath(), wire.Request{Query: question}, -1, deadline)
 	if err != nil {
-		return r, fmt.Errorf("%w; start it, or say where it is by --state-dir or --socket", err)
+		return fmt.Errorf("%w; start it, or say where it is by --state-dir or --socket", err)
 	}
 	if resp.Failed {
 		cerr, err := cni.DecodeError(resp.Output)
 		switch {
 		case err != nil:
-			return r, err
+			return err
 		case cerr.Code == cni.CodeEnvironment: // an agent that took it for a call
-			return r, errors.New("the agent is of an older release and answers no questions; restart it with this one")
+			return errors.New("the agent is of an older release and answers no questions; restart it with this one")
 		}
-		return r, cerr
+		return cerr
 	}
-	if err := json.Unmarshal(resp.Output, &r); err != nil {
-		return r, fmt.Errorf("decode the agent's report: %w", err)
+	if err := json.Unmarshal(resp.Output, into); err != nil {
+		return fmt.Errorf("decode the agent's report: %w", err)
 	}
-	return r, nil
+	return nil
 }
 
 // Everything asks the agent for its whole report.

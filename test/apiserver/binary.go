@@ -16,19 +16,11 @@ func Binary(t testing.TB, component, name string) string {
 	t.Helper()
 	home, _ := os.UserHomeDir()
 	cache := filepath.Join(cmp.Or(os.Getenv("WEFT_CACHE"), filepath.Join(home, ".cache", "weft")), "components")
-	names := []string{name}
-	if name == "etcd" {
-		names = append(names, "server") // how go install calls it
-	}
-	var found []string
-	for _, n := range names {
-		paths, _ := filepath.Glob(filepath.Join(cache, component+"-v*", n))
-		found = append(found, paths...)
-	}
+	found, _ := filepath.Glob(filepath.Join(cache, component+"-v*", name)) // the pattern is good
 	if len(found) > 0 {
 		return slices.MaxFunc(found, func(a, b string) int { return cmp.Compare(modified(a), modified(b)) })
 	}
-	message := "%s is not in " + cache + ": run test/components/build.sh etcd kubernetes (make test does)"
+	message := "%s is not in " + cache + ": run test/components/build.sh " + component + " (make test does)"
 	if os.Getenv("WEFT_COMPONENTS") == "required" {
 		t.Fatalf(message, name)
 	}
