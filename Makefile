@@ -102,8 +102,8 @@ bench-cluster: debian image components refplugins ## Measure on a real cluster; 
 	go run ./test/bench-cluster $(if $(REPORT),-report docs/benchmarks-cluster.md)
 
 .PHONY: fuzz
-fuzz: ## Fuzz every parser for FUZZTIME (default 20s) each
-	test/fuzz.sh $(or $(FUZZTIME),20s)
+fuzz: ## Fuzz every parser with INPUTS (default 200000x) each
+	test/fuzz.sh $(or $(INPUTS),200000x)
 
 ##@ Prepare
 

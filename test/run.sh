@@ -30,7 +30,7 @@ part "soak: ADD and DEL with random kills" go test -count=1 -timeout 20m -v ./te
 part "the test cluster itself, with the reference plugins" go test -count=1 -timeout 10m ./test/apiserver ./test/cluster
 part "end to end on a real cluster" go test -count=1 -timeout 30m -v ./test/e2e
 part "tests of the benchmark's arithmetic" go test ./test/bench ./test/bench-cluster
-part "fuzzers, briefly" test/fuzz.sh 3s
+part "fuzzers, briefly" test/fuzz.sh 20000x
 part "demonstration" demo/demo.sh
 
 printf '\n=== ledger: what this kernel ran, and what it cannot run\n'
