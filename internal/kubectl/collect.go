@@ -8,10 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // atOnce is how many nodes are asked at the same time.
@@ -19,47 +18,84 @@ const atOnce = 8
 
 // ask asks one node. It may go on writing after it has returned because of its
 // context.
-type ask func(ctx context.Context, pod *corev1.Pod, stdout, stderr io.Writer) error
+type ask func(ctx context.Context, a agent, stdout, stderr io.Writer) error
 
-// answer is what a node has said, and why it said no more.
+// answer is what a node has said, and why it said no more. It is complete when
+// done is closed.
 type answer struct {
+	agent          agent
 	stdout, stderr output
 	err            error
 	done           chan struct{}
 }
 
-// collect asks the nodes of pods and prints each answer as soon as it and those
-// before it are there.
-func collect(ctx context.Context, pods []corev1.Pod, timeout time.Duration, stdout, stderr io.Writer, ask ask) error {
-	answers := make([]*answer, len(pods))
-	for i := range answers {
-		answers[i] = &answer{done: make(chan struct{})}
+// collect asks the nodes of agents, several at a time, and returns their answers
+// to be.
+func collect(ctx context.Context, agents []agent, timeout time.Duration, ask ask) []*answer {
+	answers := make([]*answer, len(agents))
+	for i, a := range agents {
+		answers[i] = &answer{agent: a, done: make(chan struct{})}
 	}
 	go func() {
 		turns := make(chan struct{}, atOnce)
-		for i, a := range answers { // in their order: that is how they are printed
+		for _, a := range answers { // in their order: that is how they are printed
 			turns <- struct{}{}
 			go func() {
-				a.err = within(ctx, timeout, func(ctx context.Context) error { return ask(ctx, &pods[i], &a.stdout, &a.stderr) })
+				a.err = within(ctx, timeout, func(ctx context.Context) error { return ask(ctx, a.agent, &a.stdout, &a.stderr) })
+				if a.err != nil && !a.refused() && ctx.Err() != nil {
+					a.err = errInterrupted
+				}
 				close(a.done)
 				<-turns
 			}()
 		}
 	}()
-	var errs []error
-	for i, a := range answers {
-		<-a.done
-		node := pods[i].Spec.NodeName
-		if len(pods) > 1 {
-			fmt.Fprintf(stderr, "==> %s\n", node)
+	return answers
+}
+
+// failure returns why a node gave no answer, or what its command complained of; ""
+// if neither. A node without an agent has not failed.
+func (a *answer) failure() string {
+	var failed *refusal
+	var late *lateError
+	switch {
+	case a.err == nil, errors.Is(a.err, errNoPod):
+		return ""
+	case errors.As(a.err, &failed):
+		text := strings.TrimPrefix(strings.TrimSpace(string(a.stderr.take())), "weft: ")
+		if text == "" {
+			return failed.Error()
 		}
-		_, _ = stdout.Write(a.stdout.take())
-		_, _ = stderr.Write(a.stderr.take())
-		if a.err != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", node, a.err))
-		}
+		return text
+	case a.agent.silence != "" && !errors.Is(a.err, errInterrupted):
+		return fmt.Sprintf("%s; %s", a.err, a.agent.silence)
+	case errors.As(a.err, &late):
+		return late.Error() + ": see whether the node is Ready: kubectl get nodes"
 	}
-	return errors.Join(errs...)
+	return a.err.Error()
+}
+
+// refused reports whether the command ran, and failed.
+func (a *answer) refused() bool {
+	var failed *refusal
+	return errors.As(a.err, &failed)
+}
+
+// printRemarks prints what a command wrote to standard error without failing.
+func (a *answer) printRemarks(stderr io.Writer) {
+	if a.err != nil {
+		return
+	}
+	for line := range bytes.Lines(a.stderr.take()) {
+		fmt.Fprintf(stderr, "node %s: %s\n", a.agent.node, bytes.TrimRight(line, "\n"))
+	}
+}
+
+// lateError says that something took too long.
+type lateError struct{ timeout time.Duration }
+
+func (l *lateError) Error() string {
+	return fmt.Sprintf("no complete answer within %s (--timeout)", l.timeout)
 }
 
 // within runs do for as long as it may take.
@@ -71,7 +107,7 @@ func within(ctx context.Context, timeout time.Duration, do func(context.Context)
 	defer cancel()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("no complete answer within %s (--timeout): see whether the node is Ready: kubectl get nodes", timeout)
+		return &lateError{timeout}
 	}
 	return err
 }

@@ -24,65 +24,59 @@ func TestMain(m *testing.M) {
 
 // Nodes answer after these times, "dead" never does; an answer is printed as
 // soon as it and those before it are there.
-func TestCollect(t *testing.T) {
+func TestTablesAsTheyCome(t *testing.T) {
 	const timeout = 15 * time.Second
 	type node struct {
 		name  string
 		takes time.Duration
-		err   error
 	}
-	failed := errors.New("command terminated with exit code 1")
-	many := []node{{"n00", time.Second, nil}}
+	many := []node{{"n00", time.Second}}
+	want := "1 ==> n00, 1 n00"
 	for i := range 2 * atOnce {
-		many = append(many, node{fmt.Sprintf("n%02d", i+1), 0, nil})
+		many = append(many, node{fmt.Sprintf("n%02d", i+1), 0})
+		want += fmt.Sprintf(", 1 ==> n%02d, 1 n%02[1]d", i+1)
 	}
 	for name, c := range map[string]struct {
 		nodes   []node
 		timeout time.Duration
-		stdout  string // lines "SECONDS NODE"
-		heads   bool
+		stdout  string // lines "SECONDS TEXT"
+		stderr  string
 		err     string
 	}{
-		"one":         {[]node{{"a", 2 * time.Second, nil}}, timeout, "2 a", false, ""},
-		"in order":    {[]node{{"a", 2 * time.Second, nil}, {"b", time.Second, nil}, {"c", 3 * time.Second, nil}}, timeout, "2 a, 2 b, 3 c", true, ""},
-		"dead":        {[]node{{"a", time.Second, nil}, {"dead", time.Hour, nil}, {"z", time.Second, nil}}, timeout, "1 a, 15 dead, 15 z", true, "node dead: no complete answer within 15s"},
-		"as it likes": {[]node{{"a", time.Hour, nil}}, 0, "3600 a", false, ""},
-		"failed":      {[]node{{"a", 0, failed}, {"b", 0, nil}}, timeout, "0 a, 0 b", true, "node a: command terminated"},
-		"many":        {many, timeout, "", true, ""},
+		"in order": {[]node{{"a", 2 * time.Second}, {"b", time.Second}, {"c", 3 * time.Second}}, timeout,
+			"2 ==> a, 2 a, 2 ==> b, 2 b, 3 ==> c, 3 c", "", ""},
+		"dead": {[]node{{"a", time.Second}, {"dead", time.Hour}, {"z", time.Second}}, timeout,
+			"1 ==> a, 1 a, 15 ==> dead, 15 dead, 15 ==> z, 15 z",
+			"node dead: no complete answer within 15s (--timeout): see whether the node is Ready: kubectl get nodes\n", "1 of 3 nodes failed: dead"},
+		"as it likes": {[]node{{"a", time.Hour}}, 0, "3600 ==> a, 3600 a", "", ""},
+		"many":        {many, timeout, want, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var pods []corev1.Pod
-				takes := map[string]node{}
+				var agents []agent
+				takes := map[string]time.Duration{}
 				for _, n := range c.nodes {
-					pods = append(pods, corev1.Pod{Spec: corev1.PodSpec{NodeName: n.name}})
-					takes[n.name] = n
+					agents = append(agents, agent{node: n.name, pod: &corev1.Pod{}})
+					takes[n.name] = n.takes
 				}
 				stdout, stderr := &printed{start: time.Now()}, &strings.Builder{}
-				err := collect(t.Context(), pods, c.timeout, stdout, stderr, func(ctx context.Context, pod *corev1.Pod, out, _ io.Writer) error {
-					n := takes[pod.Spec.NodeName]
-					fmt.Fprint(out, n.name) // which it says at once
+				answers := collect(t.Context(), agents, c.timeout, func(ctx context.Context, a agent, out, _ io.Writer) error {
+					fmt.Fprintln(out, a.node) // which it says at once
 					select {
 					case <-ctx.Done():
 						return ctx.Err()
-					case <-time.After(n.takes):
-						return n.err
+					case <-time.After(takes[a.node]):
+						return nil
 					}
 				})
-				if got := strings.Join(stdout.lines, ", "); c.stdout != "" && got != c.stdout || len(stdout.lines) != len(pods) {
+				err := new(cluster).printTables(t.Context(), answers, "", stdout, stderr)
+				if got := strings.Join(stdout.lines, ", "); got != c.stdout {
 					t.Errorf("standard output is %q, want %q", got, c.stdout)
 				}
-				heads := ""
-				for _, n := range c.nodes {
-					heads += "==> " + n.name + "\n"
+				if stderr.String() != c.stderr {
+					t.Errorf("standard error is %q, want %q", stderr, c.stderr)
 				}
-				if !c.heads {
-					heads = ""
-				}
-				if stderr.String() != heads {
-					t.Errorf("standard error is %q, want %q", stderr, heads)
-				}
-				if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				if got := fmt.Sprint(err); err == nil && c.err != "" || err != nil && got != c.err {
 					t.Errorf("%v, want %q", err, c.err)
 				}
 			})
@@ -90,20 +84,32 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Who interrupts is not told of a timeout.
-func TestCollectInterrupted(t *testing.T) {
+// Who interrupts is told neither of a timeout nor of every node that is left.
+func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	pods := []corev1.Pod{{Spec: corev1.PodSpec{NodeName: "a"}}}
-	var late io.Writer
-	err := collect(ctx, pods, time.Hour, io.Discard, io.Discard, func(ctx context.Context, _ *corev1.Pod, out, _ io.Writer) error {
-		late = out
-		cancel()
+	agents := []agent{{node: "a", pod: &corev1.Pod{}}, {node: "b", pod: &corev1.Pod{}}}
+	late := make(chan io.Writer, len(agents))
+	answers := collect(ctx, agents, time.Hour, func(ctx context.Context, a agent, out, _ io.Writer) error {
+		if a.node == "a" {
+			return nil
+		}
+		<-ctx.Done()
+		late <- out
 		return ctx.Err()
 	})
-	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "timeout") {
-		t.Errorf("%v, want it canceled", err)
+	<-answers[0].done
+	cancel()
+	var stdout, stderr strings.Builder
+	err := new(cluster).printDocument(answers, Command{Format: "json"}, &stdout, &stderr)
+	if err == nil || !strings.Contains(stdout.String(), `"error": "interrupted"`) || strings.Count(stdout.String(), "error") != 1 {
+		t.Errorf("%v, document %s", err, &stdout)
 	}
-	if _, err := late.Write([]byte("x")); err == nil {
+	stdout.Reset()
+	err = new(cluster).printTables(ctx, answers, "", &stdout, &stderr)
+	if !errors.Is(err, errInterrupted) || stdout.Len() > 0 {
+		t.Errorf("%v after %q, want it interrupted", err, &stdout)
+	}
+	if _, err := (<-late).Write([]byte("x")); err == nil {
 		t.Error("what comes after the answer was printed is kept for nobody")
 	}
 }
@@ -115,6 +121,6 @@ type printed struct {
 }
 
 func (p *printed) Write(text []byte) (int, error) {
-	p.lines = append(p.lines, fmt.Sprintf("%.0f %s", time.Since(p.start).Seconds(), text))
+	p.lines = append(p.lines, fmt.Sprintf("%.0f %s", time.Since(p.start).Seconds(), strings.TrimRight(string(text), "\n")))
 	return len(text), nil
 }

@@ -3,118 +3,88 @@
 package kubectl
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/klog/v2"
 )
 
 // Target says which cluster and which of its nodes.
 type Target struct {
 	Kubeconfig string // file; "": as kubectl finds it
 	Context    string // "": the kubeconfig's current one
-	Namespace  string // that the agents run in
-	Node       string // "": all
-	// Timeout is how long one node may take to answer; 0: as long as it likes.
+	Namespace  string // that the agents run in; "": DefaultNamespace, else the only one that has agents
+	Node       string // "": the one that Command.Pod runs on, or all
+	// Timeout is how long one node may take to answer, and how long the API server
+	// may take to say where the agents are; 0: as long as they like.
 	Timeout time.Duration
 }
+
+// Command is what to run on the nodes.
+type Command struct {
+	Args     []string // of weft: the command's names and flags, without --output
+	Operands []string // what the command is about, as the user wrote it
+	Format   string   // of the output: table, json or yaml; "": the command's default, a table
+	Pod      string   // that it is about, as the user names it; "": none
+}
+
+// DefaultNamespace is the one that the manifests use.
+const DefaultNamespace = "kube-system"
 
 // Selector finds the agents' pods: the labels that the manifests give them.
 const Selector = "app.kubernetes.io/name=weft,app.kubernetes.io/component=agent"
 
-// container is the agent's, in its pod.
-const container = "agent"
-
-// cluster is a connection to an API server.
-type cluster struct {
-	config *rest.Config
-	core   *rest.RESTClient
-	params runtime.ParameterCodec
-	target Target
-}
-
-// Run executes `weft ARGS` on the nodes and prints what each of them answers, in
-// the order of their names: its standard output to stdout, everything else to
-// stderr, headings too. It returns an error if a node could not be asked, or
-// answered with one.
-func Run(ctx context.Context, t Target, args []string, stdout, stderr io.Writer) error {
+// Run executes a command on the nodes and prints what they answer. It returns an
+// error if a node could not be asked, or answered with one. If the node of a pod
+// is not known, that holds for nodes that could not be asked, and if no node
+// knows the pod.
+func Run(ctx context.Context, t Target, command Command, stdout, stderr io.Writer) error {
 	c, err := connect(t)
 	if err != nil {
 		return err
 	}
-	pods, err := c.agents(ctx)
-	if err != nil {
+	var s selection
+	err = within(ctx, t.Timeout, func(ctx context.Context) (err error) {
+		s, err = c.choose(ctx, command.Pod)
 		return err
-	}
-	command := append([]string{"/weft"}, args...)
-	return collect(ctx, pods, t.Timeout, stdout, stderr, func(ctx context.Context, pod *corev1.Pod, stdout, stderr io.Writer) error {
-		return c.exec(ctx, pod, command, stdout, stderr)
 	})
+	if err != nil {
+		return c.explain(err)
+	}
+	if s.note != "" {
+		fmt.Fprintln(stderr, s.note)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // whoever is still being asked when nobody needs the answer
+	argv := command.Argv(!s.one)
+	answers := collect(ctx, s.agents, t.Timeout, func(ctx context.Context, a agent, stdout, stderr io.Writer) error {
+		return c.ask(ctx, a, argv, stdout, stderr)
+	})
+	switch {
+	case s.one:
+		return c.printPlain(answers[0], stdout, stderr)
+	case command.structured():
+		return c.printDocument(answers, command, stdout, stderr)
+	default:
+		return c.printTables(ctx, answers, command.Pod, stdout, stderr)
+	}
 }
 
-func connect(t Target) (*cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = t.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: t.Context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	core, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	return &cluster{config: config, core: core, params: runtime.NewParameterCodec(scheme), target: t}, nil
-}
+// structured reports whether the output is for programs.
+func (c Command) structured() bool { return c.Format == "json" || c.Format == "yaml" }
 
-// agents returns the agents' pods, by node.
-func (c *cluster) agents(ctx context.Context) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	options := metav1.ListOptions{LabelSelector: Selector}
-	if c.target.Node != "" {
-		options.FieldSelector = "spec.nodeName=" + c.target.Node
+// Argv is the command line for a node. Answers that become part of one document
+// are wanted as JSON, of which YAML is made afterwards.
+func (c Command) Argv(merge bool) []string {
+	argv := append([]string{"/weft"}, c.Args...)
+	switch {
+	case c.structured() && merge:
+		argv = append(argv, "--output=json")
+	case c.Format != "":
+		argv = append(argv, "--output="+c.Format)
 	}
-	err := c.core.Get().Namespace(c.target.Namespace).Resource("pods").VersionedParams(&options, c.params).Do(ctx).Into(&list)
-	if err != nil {
-		return nil, fmt.Errorf("list the agents' pods: %w", err)
+	if len(c.Operands) > 0 {
+		argv = append(append(argv, "--"), c.Operands...)
 	}
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == "" || p.Status.Phase != corev1.PodRunning })
-	if len(pods) == 0 {
-		where := "node " + c.target.Node
-		if c.target.Node == "" {
-			where = "any node"
-		}
-		return nil, fmt.Errorf("no agent runs on %s: there is no running pod with labels %s in namespace %s; see: kubectl -n %s get pods -o wide",
-			where, Selector, c.target.Namespace, c.target.Namespace)
-	}
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })
-	return pods, nil
-}
-
-func (c *cluster) exec(ctx context.Context, pod *corev1.Pod, command []string, stdout, stderr io.Writer) error {
-	url := c.core.Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, c.params).URL()
-	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", url.String())
-	if err != nil {
-		return err
-	}
-	ctx = klog.NewContext(ctx, klog.Logger{}) // errors are returned
-	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
+	return argv
 }
