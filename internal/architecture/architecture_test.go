@@ -145,6 +145,17 @@ func TestPluginStaysSmall(t *testing.T) {
 	}
 }
 
+// What looks up methods by name makes the linker keep every method of every type,
+// some 6 MiB of which half becomes resident. (cobra has text/template, but does
+// not reach what does that.) The tag is the Makefile's.
+func TestMethodsCanBePruned(t *testing.T) {
+	for _, p := range load(t, "-tags=grpcnotrace", module+"cmd/weft") {
+		if slices.Contains(p.Deps, "html/template") {
+			t.Errorf("%s links html/template; go list -deps tells who imports it", p.ImportPath)
+		}
+	}
+}
+
 // What is only for tests must not get into the product.
 func TestProductDoesNotLinkTests(t *testing.T) {
 	for _, p := range load(t, module+"cmd/...") {
