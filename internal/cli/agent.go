@@ -5,9 +5,7 @@ package cli
 import (
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,12 +13,6 @@ import (
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/agent"
 )
-
-// heapGrowth is how much of its heap the agent lets grow anew before it
-// collects, in percent. Nearly all of the heap is what it knows of the cluster
-// and changes little: collecting often costs little, and leaves the memory to
-// pods.
-const heapGrowth = 25
 
 func newAgentCommand() *cobra.Command {
 	var file string
@@ -37,9 +29,7 @@ func newAgentCommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			log, level := newLogger(cmd.ErrOrStderr(), config.Log)
-			if os.Getenv("GOGC") == "" {
-				debug.SetGCPercent(heapGrowth)
-			}
+			go tuneCollector(ctx)
 			return agent.Run(ctx, config, file, cmd.Root().Version, log, level)
 		},
 	}
