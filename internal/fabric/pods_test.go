@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/topology"
@@ -167,10 +168,12 @@ func TestAddressesOfPodsInTheKernel(t *testing.T) {
 					if holder != 1 {
 						h.expect(a, home[holder])
 					} else {
-						h.podHere(a, true) // which nothing of the fabric's is in the way of
+						h.expect(a, "nowhere") // and not where the block leads
+						h.podHere(a, true)     // which nothing of the fabric's is in the way of
 						h.settle()
 						h.expect(a, "pod0")
 						h.podHere(a, false)
+						h.expect(a, "nowhere")
 					}
 					h.expect(other, home[block])
 				}
@@ -182,4 +185,57 @@ func TestAddressesOfPodsInTheKernel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The lease of a pod may come after its route, and go before it. Whatever
+// happens to the route of last resort meanwhile, the pod's is untouched.
+func TestLeaseComesAndGoesUnderAPod(t *testing.T) {
+	for _, family := range []struct{ block, addr string }{{"10.42.3.0/24", "10.42.3.7"}, {"fd00:42:0:3::/64", "fd00:42:0:3::7"}} {
+		t.Run(family.addr, func(t *testing.T) {
+			h := newHost(t)
+			host := netip.MustParseAddr(family.addr)
+			subnet := netip.PrefixFrom(host, host.BitLen())
+			h.lease(family.block, "node3")
+			h.podHere(family.addr, true)
+			h.settle()
+			for range 2 {
+				h.lease(subnet.String(), "node1")
+				h.settle()
+				h.expect(family.addr, "pod0")
+				last := h.lastResort(subnet)
+				h.ns.Do(func() { h.must(netlink.RouteDel(last)) }) // somebody flushes routes
+				h.Resync(fabric.Routes)
+				h.settle()
+				h.lastResort(subnet)
+				h.expect(family.addr, "pod0")
+				h.store.Apply(registry.Change{Key: registry.Key{Kind: registry.SubnetLease, Name: cluster.LeaseName(subnet)}})
+				h.settle()
+				h.expect(family.addr, "pod0")
+			}
+			h.podHere(family.addr, false)
+			h.expect(family.addr, topology.VXLANDevice4) // with the lease, the last resort has gone
+		})
+	}
+}
+
+// lastResort returns the unreachable route to an address, which must be there.
+func (h *host) lastResort(subnet netip.Prefix) (last *netlink.Route) {
+	h.Helper()
+	h.ns.Do(func() {
+		family := netlink.FAMILY_V4
+		if subnet.Addr().Is6() {
+			family = netlink.FAMILY_V6
+		}
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Protocol: kernel.RouteProtocol}, netlink.RT_FILTER_PROTOCOL)
+		h.must(err)
+		for _, r := range routes {
+			if r.Dst.String() == subnet.String() && r.Type == unix.RTN_UNREACHABLE {
+				last = &r
+			}
+		}
+		if last == nil {
+			h.Fatalf("there is no unreachable route to %s: %v", subnet, routes)
+		}
+	})
+	return last
 }

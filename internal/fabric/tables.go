@@ -32,8 +32,11 @@ func newTables(d Drivers) tables {
 			return fmt.Sprintf("fdb %s dev %s", k.MAC, k.Dev)
 		}),
 		routes: reconcile.NewTable(Routes, d.Routes, func(k topology.RouteKey) string {
-			if k.Local {
+			switch {
+			case k.Local:
 				return "local route " + k.Dst.String()
+			case k.LastResort:
+				return "last-resort route " + k.Dst.String()
 			}
 			return "route " + k.Dst.String()
 		}),

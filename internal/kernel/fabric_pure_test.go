@@ -81,16 +81,19 @@ func TestFabricRequestsReadBack(t *testing.T) {
 	}
 	w := routeWriter{indexes: map[string]int{"eth0": 5}}
 	for _, c := range []struct {
-		dst   string
-		local bool
-		route topology.Route
+		dst         string
+		local, last bool
+		route       topology.Route
 	}{
-		{"10.42.5.0/24", false, topology.Route{Gateway: netip.MustParseAddr("192.0.2.9"), Dev: "eth0"}},
-		{"10.42.5.0/24", false, topology.Route{Gateway: netip.MustParseAddr("fd00::9"), Dev: "eth0"}},
-		{"10.42.5.0/24", false, topology.Route{}},
-		{"10.42.5.1/32", true, topology.Route{}},
+		{"10.42.5.0/24", false, false, topology.Route{Gateway: netip.MustParseAddr("192.0.2.9"), Dev: "eth0"}},
+		{"10.42.5.0/24", false, false, topology.Route{Gateway: netip.MustParseAddr("fd00::9"), Dev: "eth0"}},
+		{"fd00:42:5::/64", false, false, topology.Route{Gateway: netip.MustParseAddr("fd00::9"), Dev: "eth0"}},
+		{"10.42.5.0/24", false, false, topology.Route{}},
+		{"10.42.5.1/32", true, false, topology.Route{}},
+		{"10.42.5.1/32", false, true, topology.Route{}},
+		{"fd00:42:5::1/128", false, true, topology.Route{}},
 	} {
-		k := topology.RouteKey{Dst: netip.MustParsePrefix(c.dst), Local: c.local}
+		k := topology.RouteKey{Dst: netip.MustParsePrefix(c.dst), Local: c.local, LastResort: c.last}
 		r, err := parseRoute(w.newRoute(routeOp{Key: k, Want: c.route}, create).req.Serialize()[unix.SizeofNlMsghdr:])
 		r.table = map[bool]int{true: unix.RT_TABLE_LOCAL, false: unix.RT_TABLE_MAIN}[c.local] // which only an answer has as an attribute
 		gotKey, got, ours := r.fabric(func(int) string { return "eth0" })

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
@@ -27,6 +28,9 @@ func describeFabricRoute(k topology.RouteKey, v topology.Route) string {
 	case k.Local:
 		return "local " + k.Dst.String() + " dev lo table local"
 	case !v.Gateway.IsValid():
+		if k.LastResort {
+			return fmt.Sprintf("unreachable %s metric %d", k.Dst, routeMetric(k))
+		}
 		return "unreachable " + k.Dst.String()
 	}
 	return k.Dst.String() + " via " + v.Gateway.String() + " dev " + v.Dev
@@ -66,8 +70,11 @@ func deleteRoute(k topology.RouteKey, r route) *message {
 	if r.priority != 0 {
 		attributes = append(attributes, u32(unix.RTA_PRIORITY, r.priority))
 	}
-	if r.gateway.IsValid() {
+	switch {
+	case r.gateway.IsValid():
 		attributes = append(attributes, gateway(r.dst, r.gateway))
+	case r.oif != 0:
+		attributes = append(attributes, u32(unix.RTA_OIF, r.oif))
 	}
 	return &message{
 		op: "delete route", object: describeFabricRoute(k, topology.Route{Gateway: r.gateway}),
@@ -87,6 +94,9 @@ func fabricRoute(k topology.RouteKey, v topology.Route) (*nl.RtMsg, []*nl.RtAttr
 	h := routeHeader(k.Dst, kind, RouteProtocol)
 	h.Table, h.Scope = uint8(table), uint8(scope)
 	attributes := []*nl.RtAttr{addr(unix.RTA_DST, k.Dst.Addr())}
+	if metric := routeMetric(k); metric != 0 {
+		attributes = append(attributes, u32(unix.RTA_PRIORITY, metric))
+	}
 	if v.Gateway.IsValid() {
 		h.Flags = unix.RTNH_F_ONLINK
 		attributes = append(attributes, gateway(k.Dst, v.Gateway))

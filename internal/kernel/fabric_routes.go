@@ -18,6 +18,10 @@ type fabricRoutes struct{ h *Handle }
 // ones, and of local ones, all of RouteProtocol. A pod's host route has no
 // gateway, and is none of them.
 //
+// A route of last resort stands beside a pod's, whichever comes first, and
+// beside any other route of its destination: only one of the same metric is in
+// its way.
+//
 // A local route stands beside the one that the kernel makes for an address of
 // the host's own, whichever comes first: it is there, and goes, whatever becomes
 // of the address.
@@ -48,9 +52,23 @@ func (e *ForeignRouteError) Error() string {
 		"delete it, or give the network another address range", e.Dst, s, e.Protocol, e.Metric)
 }
 
-// ipv6Metric is what the kernel makes of an IPv6 route without a metric
-// (IP6_RT_PRIO_USER). An IPv4 route keeps 0.
-const ipv6Metric = 1024
+// Metrics of our routes: of the last resort, and of others in IPv6, as the
+// kernel makes of none (IP6_RT_PRIO_USER). In IPv4 others have 0. A pod's host
+// route has that of others, too.
+const (
+	lastResortMetric = 4278198272 // what the kernel's documentation advises for the like (vrf.rst)
+	ipv6Metric       = 1024
+)
+
+func routeMetric(k topology.RouteKey) int {
+	switch {
+	case k.LastResort:
+		return lastResortMetric
+	case k.Dst.Addr().Is6():
+		return ipv6Metric
+	}
+	return 0
+}
 
 // tampered is the device of a route of ours that is not as this driver makes
 // them: with another metric, several next hops, or twice.
@@ -59,17 +77,13 @@ const tampered = "?"
 // fabric reports whether a route is of this driver, and where it leads. name
 // tells a link's name by its index.
 func (r route) fabric(name func(index int) string) (topology.RouteKey, topology.Route, bool) {
-	k := topology.RouteKey{Dst: r.dst, Local: r.table == unix.RT_TABLE_LOCAL}
+	k := r.key()
 	if r.protocol != RouteProtocol || !k.Local && (r.table != unix.RT_TABLE_MAIN || r.podRoute()) {
 		return k, topology.Route{}, false
 	}
-	metric := 0
-	if r.dst.Addr().Is6() {
-		metric = ipv6Metric
-	}
 	v := topology.Route{Gateway: r.gateway}
 	switch {
-	case r.multi, r.priority != metric:
+	case r.multi, r.priority != routeMetric(k):
 		v.Dev = tampered
 	case k.Local:
 		if r.kind != unix.RTN_LOCAL || r.oif != loopbackIndex {
@@ -83,8 +97,18 @@ func (r route) fabric(name func(index int) string) (topology.RouteKey, topology.
 	return k, v, true
 }
 
+// key returns the key of a route in the main table or in the local one.
+func (r route) key() topology.RouteKey {
+	return topology.RouteKey{
+		Dst: r.dst, Local: r.table == unix.RT_TABLE_LOCAL,
+		LastResort: r.table == unix.RT_TABLE_MAIN && r.priority == lastResortMetric,
+	}
+}
+
 // podRoute reports whether the route leads to a pod, directly.
-func (r route) podRoute() bool { return r.kind == unix.RTN_UNICAST && !r.gateway.IsValid() && !r.multi }
+func (r route) podRoute() bool {
+	return r.kind == unix.RTN_UNICAST && !r.gateway.IsValid() && !r.multi && !r.key().LastResort
+}
 
 // Observe implements reconcile.Driver. IPv6 may omit a route while others come
 // and go, or tell it twice; adding it again does no harm.
@@ -191,7 +215,8 @@ func (w *routeWriter) resolve(ops []routeOp) error {
 }
 
 // lookUp asks what the main table has for each addition and change. A route of
-// another destination says nothing: a more specific one may hide the route.
+// another key says nothing: it may hide the route, being more specific, or better
+// than one of last resort.
 func (w *routeWriter) lookUp(ops []routeOp) ([]route, error) {
 	found := make([]route, len(ops))
 	var msgs []*message
@@ -204,7 +229,7 @@ func (w *routeWriter) lookUp(ops []routeOp) ([]route, error) {
 		return nil, err
 	}
 	for i, op := range ops {
-		if r := found[i]; r.dst != op.Key.Dst || r.table != unix.RT_TABLE_MAIN {
+		if r := found[i]; r.table != unix.RT_TABLE_MAIN || r.key() != op.Key {
 			found[i] = route{}
 		}
 	}
@@ -225,7 +250,7 @@ func (w *routeWriter) attempt(ops []routeOp) (surprising []int, err error) {
 	for i, op := range ops {
 		switch {
 		case w.errs[i] != nil:
-		case op.Have.Dev == tampered:
+		case op.Have.Dev == tampered, ambiguous(op):
 			surprising = append(surprising, i)
 		case op.Verb == delta.Delete:
 			send(i, deleteFabricRoute(op.Key, op.Have))
@@ -259,6 +284,14 @@ func (w *routeWriter) attempt(ops []routeOp) (surprising []int, err error) {
 	return surprising, nil
 }
 
+// ambiguous reports whether the message of a deletion could also mean another
+// route, if its own is gone already: in IPv4 metric 0 stands for any, so that of
+// last resort; in IPv6, where types do not count, that of a pod. Nothing ever asks
+// for such a route, so that reading the tables costs nothing that matters.
+func ambiguous(op routeOp) bool {
+	return op.Verb == delta.Delete && op.Key.Dst.IsSingleIP() && !op.Key.Local && !op.Key.LastResort && !op.Have.Gateway.IsValid()
+}
+
 // settle reads the tables and does what is right for each operation.
 func (w *routeWriter) settle(ops []routeOp, surprising []int) error {
 	routes, err := w.c.dumpRoutes(unix.AF_UNSPEC, 0)
@@ -270,7 +303,7 @@ func (w *routeWriter) settle(ops []routeOp, surprising []int) error {
 		byKey[ops[i].Key] = nil
 	}
 	for _, r := range routes {
-		k := topology.RouteKey{Dst: r.dst, Local: r.table == unix.RT_TABLE_LOCAL}
+		k := r.key()
 		if list, asked := byKey[k]; asked && (k.Local || r.table == unix.RT_TABLE_MAIN) {
 			byKey[k] = append(list, r)
 		}

@@ -258,7 +258,7 @@ func (m *monitor) route(body []byte, gone, replaces bool) error {
 	if k, v, ours := r.fabric(func(index int) string { return m.links[index].name }); ours {
 		m.tell("routes", k, v, gone)
 	} else if replaces {
-		m.tell("routes", topology.RouteKey{Dst: r.dst, Local: r.table == unix.RT_TABLE_LOCAL}, nil, true)
+		m.tell("routes", r.key(), nil, true)
 	}
 	if r.dst.Bits() == 0 {
 		m.notify(Notice{Kind: "underlay"})

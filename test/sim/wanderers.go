@@ -76,6 +76,9 @@ func (f *final) checkWanderers(from *node) {
 			if r, found := from.kernel.routes.have[topology.RouteKey{Dst: l.Subnet}]; found {
 				f.w.violated("%s, where %s runs, has the route %+v in the way of the pod's", from.name, p.pod, r)
 			}
+			if _, found := from.kernel.routes.have[topology.RouteKey{Dst: l.Subnet, LastResort: true}]; !found {
+				f.w.violated("%s, where %s runs, has no last-resort route to %s", from.name, p.pod, l.Subnet)
+			}
 			continue
 		}
 		if !connected(from, to) {

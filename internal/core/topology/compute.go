@@ -32,7 +32,7 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 	var (
 		reach     []Reach
 		standing  []*entry // leases that hold what they claim
-		ownLeases []*entry
+		ownBlocks []*entry
 		used      [len(families)]bool
 	)
 	for _, e := range entries {
@@ -44,8 +44,8 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 		reach = append(reach, p.reach(e, v))
 
 		fp := p.footprint(e, v)
-		if route, ok := fp.routing(); ok {
-			o.Routes[RouteKey{Dst: e.subnet}] = route
+		if key, route, ok := fp.routing(); ok {
+			o.Routes[key] = route
 		}
 		if key, neighbour, ok := fp.neighbour(); ok {
 			o.Neighbours[key] = neighbour
@@ -53,11 +53,11 @@ func Compute(self Self, nodes map[string]bool, leases []cluster.Lease) (Objects,
 			o.FDB[FDBKey{Dev: key.Dev, MAC: fp.mac}] = Wanted[FDB]{Value: FDB{Dst: e.addrs[v.over]}, Origin: nodeOrigin + e.node}
 			used[v.over] = true
 		}
-		if fp.way == Local {
-			ownLeases = append(ownLeases, e)
+		if fp.ownBlock() {
+			ownBlocks = append(ownBlocks, e)
 		}
 	}
-	o.Links, o.Addresses = p.own(p.devices(used), ownLeases)
+	o.Links, o.Addresses = p.own(p.devices(used), ownBlocks)
 	slices.SortFunc(reach, func(a, b Reach) int { return strings.Compare(a.Lease, b.Lease) })
 	return o, reach
 }

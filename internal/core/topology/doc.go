@@ -30,11 +30,18 @@
 //	10.42.5.7 lladdr 9a:…:03 dev weft-vxlan PERMANENT
 //
 // Its next hop is the address itself, so that the leases of one node have
-// nothing in common but the FDB entry. The node of the pod needs nothing: the
-// pod's host route has that destination. (While there is no such pod there, and
-// the address is in another node's block, a packet to it goes to and fro between
-// the two nodes until its hop limit ends.) The node of the block keeps its
+// nothing in common but the FDB entry. The node of the block keeps its
 // unreachable route, which is shorter.
+//
+// On the node of the pod, the pod's host route has that destination. Beside it,
+// for as long as the lease is there, is a route of last resort, with a metric that
+// lets the other win:
+//
+//	10.42.5.7 dev weft3k9…                               not from this package
+//	unreachable 10.42.5.7 metric 4278198272
+//
+// So a packet that comes while the pod does not run meets an ICMP error. Without
+// it, the packet would go back to the node of the block, and from there come again.
 //
 // # Choice of the way, per lease
 //

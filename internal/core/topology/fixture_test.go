@@ -241,6 +241,9 @@ func line[V comparable](key any, w Wanted[V]) string {
 		if k.Local {
 			text += " table local"
 		}
+		if k.LastResort {
+			text += " last resort"
+		}
 	}
 	return text + " # " + w.Origin
 }

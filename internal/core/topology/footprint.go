@@ -5,33 +5,34 @@ package topology
 import "weft.dev/weft/internal/core/attach"
 
 // footprint is the objects that follow from one lease alone: a route, and a
-// neighbour entry where the way is VXLAN. The zero value is none; this node's
-// own leases of pods have none: the pod's host route has that destination.
+// neighbour entry where the way is VXLAN. The zero value is none.
 type footprint struct {
 	way    Way // "": no object
+	key    RouteKey
 	route  Route
 	mac    attach.MAC // of the neighbour entry
 	origin string
 }
 
 func (p *place) footprint(e *entry, v verdict) footprint {
+	fp := footprint{way: v.way, key: RouteKey{Dst: e.subnet}, origin: e.origin}
 	switch v.way {
 	case Local:
-		if !e.ofPod {
-			return footprint{way: Local, origin: e.origin}
-		}
+		// What leads to a pod itself is not the fabric's. Its destination is that
+		// of the pod's lease, and it must win.
+		fp.key.LastResort = e.ofPod
 	case ByRoute:
-		return footprint{way: ByRoute, route: Route{Gateway: e.addrs[v.over], Dev: p.in[v.over].Dev}, origin: e.origin}
+		fp.route = Route{Gateway: e.addrs[v.over], Dev: p.in[v.over].Dev}
 	case ByVXLAN:
-		return footprint{
-			way: ByVXLAN, route: Route{Gateway: e.gateway(), Dev: devices[v.over]}, mac: e.mac, origin: e.origin,
-		}
+		fp.route, fp.mac = Route{Gateway: e.gateway(), Dev: devices[v.over]}, e.mac
+	default:
+		return footprint{}
 	}
-	return footprint{}
+	return fp
 }
 
-func (fp footprint) routing() (Wanted[Route], bool) {
-	return Wanted[Route]{Value: fp.route, Origin: fp.origin}, fp.way != ""
+func (fp footprint) routing() (RouteKey, Wanted[Route], bool) {
+	return fp.key, Wanted[Route]{Value: fp.route, Origin: fp.origin}, fp.way != ""
 }
 
 // neighbour returns the neighbour entry: of the route's gateway.
@@ -42,6 +43,9 @@ func (fp footprint) neighbour() (NeighbourKey, Wanted[Neighbour], bool) {
 	return NeighbourKey{Dev: fp.route.Dev, Addr: fp.route.Gateway},
 		Wanted[Neighbour]{Value: Neighbour{MAC: fp.mac}, Origin: fp.origin}, true
 }
+
+// ownBlock reports whether the lease is of a block of this node.
+func (fp footprint) ownBlock() bool { return fp.way == Local && !fp.key.LastResort }
 
 // uses reports whether the lease is reached by the VXLAN device of a family.
 func (fp footprint) uses(f family) bool { return fp.way == ByVXLAN && fp.route.Dev == devices[f] }

@@ -81,21 +81,21 @@ func (k FDBKey) Compare(o FDBKey) int {
 // FDB says to which node frames for the hardware address are sent.
 type FDB struct{ Dst netip.Addr }
 
-// RouteKey is a destination, in the main table or in the local one.
+// RouteKey is a destination, in the main table or in the local one. In the main
+// table there may be a second route to it, of last resort: it is taken where no
+// other one has that very destination, but comes before all shorter prefixes.
 type RouteKey struct {
-	Dst   netip.Prefix
-	Local bool // table local
+	Dst        netip.Prefix
+	Local      bool // table local
+	LastResort bool // not in table local; the route leads nowhere
 }
 
 // Compare orders keys.
 func (k RouteKey) Compare(o RouteKey) int {
-	if k.Local != o.Local {
-		if k.Local {
-			return 1
-		}
-		return -1
-	}
-	return k.Dst.Compare(o.Dst)
+	return cmp.Or(
+		cmp.Compare(count(k.Local), count(o.Local)), k.Dst.Compare(o.Dst),
+		cmp.Compare(count(k.LastResort), count(o.LastResort)),
+	)
 }
 
 // Route is where packets for a destination go. In the main table: through a

@@ -37,7 +37,7 @@ type Way string
 
 // Ways.
 const (
-	Local       Way = "local" // this node's own lease; of a pod: by the pod's host route
+	Local       Way = "local" // this node's own lease: by the host routes of its pods
 	ByRoute     Way = "native"
 	ByVXLAN     Way = "vxlan"
 	Unreachable Way = "unreachable" // rejected, or no way leads there

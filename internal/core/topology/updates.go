@@ -46,23 +46,15 @@ func (m *Map) updateLease(t *tracked, u *Updates) {
 	for _, f := range families {
 		m.tunnels[f] += count(is.uses(f)) - count(was.uses(f))
 	}
-	m.ownStale = m.ownStale || was.way == Local || is.way == Local
+	m.ownStale = m.ownStale || was.ownBlock() || is.ownBlock()
 
-	oldRoute, had := was.routing()
-	newRoute, has := is.routing()
-	u.Routes = tell(u.Routes, RouteKey{Dst: t.subnet}, oldRoute, had, newRoute, has)
+	oldRoute, oldWanted, had := was.routing()
+	newRoute, newWanted, has := is.routing()
+	u.Routes = tellBoth(u.Routes, oldRoute, oldWanted, had, newRoute, newWanted, has)
 
-	oldKey, oldNeighbour, had := was.neighbour()
-	newKey, newNeighbour, has := is.neighbour()
-	if had && has && oldKey != newKey {
-		u.Neighbours = tell(u.Neighbours, oldKey, oldNeighbour, true, Wanted[Neighbour]{}, false)
-		had = false
-	}
-	key := newKey
-	if !has {
-		key = oldKey
-	}
-	u.Neighbours = tell(u.Neighbours, key, oldNeighbour, had, newNeighbour, has)
+	oldNeighbour, oldEntry, had := was.neighbour()
+	newNeighbour, newEntry, has := is.neighbour()
+	u.Neighbours = tellBoth(u.Neighbours, oldNeighbour, oldEntry, had, newNeighbour, newEntry, has)
 }
 
 // updateMember tells the difference that the leases of a node make together,
@@ -96,7 +88,7 @@ func (m *Map) updateOwn(u *Updates) {
 	var own []*entry
 	if mem := m.members[m.place.Node]; mem != nil {
 		for _, t := range mem.leases {
-			if t.told.way == Local {
+			if t.told.ownBlock() {
 				own = append(own, &t.entry)
 			}
 		}
@@ -116,6 +108,16 @@ func tell[K, V comparable](to []Update[K, V], key K, was Wanted[V], had bool, is
 		return append(to, Update[K, V]{Key: key, Gone: true})
 	}
 	return to
+}
+
+// tellBoth is tell where the key may have changed, too.
+func tellBoth[K, V comparable](
+	to []Update[K, V], oldKey K, was Wanted[V], had bool, newKey K, is Wanted[V], has bool,
+) []Update[K, V] {
+	if had && has && oldKey == newKey {
+		return tell(to, newKey, was, true, is, true)
+	}
+	return tell(tell(to, oldKey, was, had, Wanted[V]{}, false), newKey, Wanted[V]{}, false, is, has)
 }
 
 // difference returns the updates that lead from was to is, in no order.
