@@ -89,8 +89,8 @@ func (h *Handle) portChanges(s portTable, owner string, want []portElement) (mis
 
 // unmapPorts makes nothing lead to the pods of these host ends any more, and
 // returns what did. empty reports that the table is there for nothing now.
-func (h *Handle) unmapPorts(hostIfnames []string) (gone []attach.Mapping, empty bool, err error) {
-	err = h.editPorts("unmap ports", func(s portTable) ([]*message, error) {
+func (h *Handle) unmapPorts(c *conn, hostIfnames []string) (gone []attach.Mapping, empty bool, err error) {
+	err = h.editPortsBy(c, "unmap ports", func(s portTable) ([]*message, error) {
 		var msgs []*message
 		gone = nil
 		for _, e := range s.elements {
@@ -105,7 +105,10 @@ func (h *Handle) unmapPorts(hostIfnames []string) (gone []attach.Mapping, empty 
 		empty = s.there && len(msgs) == len(s.elements)
 		return msgs, nil
 	})
-	return gone, empty, err
+	if err != nil {
+		return nil, false, err
+	}
+	return gone, empty, nil
 }
 
 // dropPortTable deletes the table if nothing is in it.
@@ -118,19 +121,26 @@ func (h *Handle) dropPortTable() error {
 	})
 }
 
-// removing runs remove, which deletes the links of these host ends, between
-// the moment from which nobody is led to them and the one when it is forgotten
-// that somebody was. The table goes after the links: its rules keep the pods
-// from the host's loopback addresses.
+// removing runs remove, which deletes the links of these host ends, once nobody
+// is led to them any more. The table goes after the links: its rules keep the
+// pods from the host's loopback addresses.
+//
+// Deleting links is waiting for an RCU grace period. Meanwhile it is forgotten
+// that somebody was led to them; and the one passes that closing the socket by
+// which elements were deleted waits for, some 10 ms.
 func (h *Handle) removing(hostIfnames []string, remove func() error) error {
-	gone, empty, err := h.unmapPorts(hostIfnames)
+	c, err := h.dial(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return errors.Join(err, remove())
+	}
+	defer c.close()
+	gone, empty, err := h.unmapPorts(c, hostIfnames)
 	if len(gone) > 0 {
 		crash.Point("kernel-hostport:unmapped")
 	}
-	if err = errors.Join(err, remove()); err == nil {
-		err = h.ForgetPorts(gone)
-	}
-	if err != nil || !empty {
+	forgotten := make(chan error, 1)
+	go func() { forgotten <- h.ForgetPorts(gone) }()
+	if err = errors.Join(err, remove(), <-forgotten); err != nil || !empty {
 		return err
 	}
 	err = h.dropPortTable()
@@ -145,26 +155,27 @@ const maxPortEdits = 200
 // editPorts reads the table, asks what to change, and changes it in one
 // transaction, which succeeds only if nobody changed anything in between.
 func (h *Handle) editPorts(what string, change func(portTable) ([]*message, error)) error {
+	return h.withNFT(func(c *conn) error { return h.editPortsBy(c, what, change) })
+}
+
+func (h *Handle) editPortsBy(c *conn, what string, change func(portTable) ([]*message, error)) (err error) {
 	h.portMu.Lock()
 	defer h.portMu.Unlock()
-	return h.withNFT(func(c *conn) error {
-		var err error
-		for range maxPortEdits {
-			var s portTable
-			if s, err = c.readPortTable(); err != nil {
-				return err
-			}
-			var msgs []*message
-			if msgs, err = change(s); err != nil || len(msgs) == 0 {
-				return err
-			}
-			err = c.transact(what, s.generation, msgs)
-			if !isErrno(err, unix.ERESTART) {
-				return err
-			}
+	for range maxPortEdits {
+		var s portTable
+		if s, err = c.readPortTable(); err != nil {
+			return err
 		}
-		return err
-	})
+		var msgs []*message
+		if msgs, err = change(s); err != nil || len(msgs) == 0 {
+			return err
+		}
+		err = c.transact(what, s.generation, msgs)
+		if !isErrno(err, unix.ERESTART) {
+			return err
+		}
+	}
+	return err
 }
 
 // allowLoopback lets the host's own packets from 127.0.0.0/8 leave by the host

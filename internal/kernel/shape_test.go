@@ -44,10 +44,28 @@ func TestRateOfTCP(t *testing.T) {
 	}
 }
 
-// measure sends for two seconds and expects the rate within 15 %.
+// measure expects the rate within 15 %. Less may be the machine's, which has
+// other things to do: that is tried again. More never is.
 func measure(t *testing.T, direction string, rate uint64, from, to *nstest.NS, dst netip.Addr) {
 	t.Helper()
-	const lasting, tolerance = 2 * time.Second, 0.15
+	const attempts, tolerance = 3, 0.15
+	var got float64
+	for range attempts {
+		got = measureOnce(t, from, to, dst) / float64(rate)
+		t.Logf("%s: %.1f %% of the rate", direction, got*100)
+		if got >= 1-tolerance {
+			break
+		}
+	}
+	if got < 1-tolerance || got > 1+tolerance {
+		t.Errorf("%s: %.0f %% of %d bits/s, want 85 to 115 %%", direction, got*100, rate)
+	}
+}
+
+// measureOnce sends for two seconds and returns bits per second.
+func measureOnce(t *testing.T, from, to *nstest.NS, dst netip.Addr) float64 {
+	t.Helper()
+	const lasting = 2 * time.Second
 	var l *net.TCPListener
 	to.Do(func() {
 		var err error
@@ -83,11 +101,7 @@ func measure(t *testing.T, direction string, rate uint64, from, to *nstest.NS, d
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
 	<-done
-	got := float64(n) * 8 / seconds / float64(rate)
-	t.Logf("%s: %.1f %% of the rate", direction, got*100)
-	if got < 1-tolerance || got > 1+tolerance {
-		t.Errorf("%s: %d bytes in %.2f s are %.0f %% of %d bits/s, want 85 to 115 %%", direction, n, seconds, got*100, rate)
-	}
+	return float64(n) * 8 / seconds
 }
 
 // One direction alone makes only what it needs.
