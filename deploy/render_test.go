@@ -18,10 +18,17 @@ import (
 // rendered returns what the chart makes of values.
 func rendered(t *testing.T, values ...string) (string, error) {
 	t.Helper()
-	args := []string{"template", "weft", "chart", "--namespace", "kube-system"}
+	var args []string
 	for _, v := range values {
 		args = append(args, "--set-json", v)
 	}
+	return renderedWith(t, args...)
+}
+
+// renderedWith returns what the chart becomes by some arguments of helm.
+func renderedWith(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"template", "weft", "chart", "--namespace", "kube-system"}, args...)
 	cmd := exec.Command(apiserver.Binary(t, "helm", "helm"), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -66,6 +73,10 @@ func TestValues(t *testing.T) {
 		"state":          {[]string{`stateDir="/run/pods/weft"`}, []string{"stateDir: /run/pods/weft"}},
 		"dual-stack":     {[]string{`pool.spec.ipv6={"cidr":"fd00:42::/48"}`}, []string{"cidr: fd00:42::/48"}},
 		"no pool":        {[]string{`pool.create=false`}, nil},
+		"no pool at all": {[]string{`pool={"create":false,"spec":{"ipv4":null}}`}, nil},
+		"IPv6 only":      {[]string{`pool.spec={"ipv4":null,"ipv6":{"cidr":"fd00:42::/48"}}`}, []string{"cidr: fd00:42::/48"}},
+		"pool in config": {[]string{`pool.create=false`, `config.cluster.initialPool={"ipv4":{"cidr":"10.9.0.0/16"}}`}, []string{"cidr: 10.9.0.0/16"}},
+		"nothing traced": {[]string{`config.tracing=null`, `config.network.mtu=0`, `config.log.level=""`}, nil},
 		"configuration":  {[]string{`config.network.mtu=1400`, `config.tracing={"endpoint":"http://c:4318"}`, `config.cni={"networkName":"pods"}`}, []string{"mtu: 1400", "networkName: pods"}},
 		"API server":     {[]string{`config.cluster.kubernetes.server="https://192.0.2.1:6443"`}, []string{"server: https://192.0.2.1:6443"}},
 		"pod":            {[]string{`seLinuxOptions={"type":"spc_t"}`, `podAnnotations={"a":"b"}`, `affinity={"nodeAffinity":{}}`, `imagePullSecrets=[{"name":"s"}]`}, []string{"type: spc_t"}},
@@ -140,6 +151,23 @@ func TestValuesAreChecked(t *testing.T) {
 		`uninstall.wait="long"`:    "wait",
 		`uninstall.enabled="yes"`:  "enabled",
 		`image.pullPolicy="Maybe"`: "pullPolicy",
+
+		`config.netwrok={"mtu":1400}`:                                                 "at '/config': additional properties 'netwrok' not allowed",
+		`config.network.mtu=67`:                                                       "at '/config/network/mtu'",
+		`config.network.mtu="1400"`:                                                   "at '/config/network/mtu': got string, want null or integer",
+		`config.network.backend.type="bgp"`:                                           "at '/config/network/backend/type': value must be one of 'auto', 'vxlan', 'native'",
+		`config.network.backend.vni=16777216`:                                         "at '/config/network/backend/vni'",
+		`config.gc.interval=60`:                                                       "at '/config/gc/interval': got number, want null or string",
+		`config.cluster.kubernetes.sever="https://a"`:                                 "at '/config/cluster/kubernetes': additional properties 'sever' not allowed",
+		`config.cluster.initialPool.ipv4.blocksize=24`:                                "additional properties 'blocksize' not allowed",
+		`config.tracing={"endpoint":"c:4318"}`:                                        "at '/config/tracing/endpoint'",
+		`pool.spec.ipv4.blockSize=31`:                                                 "at '/pool/spec/ipv4/blockSize': maximum: got 31, want 30",
+		`pool.spec.ipv4.cidr="fd00:42::/48"`:                                          "at '/pool/spec/ipv4/cidr'",
+		`pool.spec.ipv6={"cidr":"fd00::/48","blockSize":0}`:                           "at '/pool/spec/ipv6/blockSize'",
+		`pool.spec.ipv6={"blockSize":64}`:                                             "at '/pool/spec/ipv6': missing property 'cidr'",
+		`pool.spec.ipv4=null`:                                                         "at '/pool/spec': missing property 'ipv6'",
+		`pool.spec.reserved="10.42.0.0/28"`:                                           "at '/pool/spec/reserved': got string, want null or array",
+		`pool.spec.nodeSelector={"matchExpressions":[{"key":"a","operator":"Like"}]}`: "at '/pool/spec/nodeSelector/matchExpressions/0/operator'",
 	} {
 		if out, err := rendered(t, value); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, %s; want a refusal that names %s", value, err, out, want)

@@ -30,17 +30,18 @@ type AddressClaim struct {
 // AddressClaimSpec has what is kept. At least one address.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:validation:XValidation:rule="has(self.ipv4) || has(self.ipv6)",message="want ipv4, ipv6 or both"
+// +kubebuilder:validation:XValidation:rule="has(self.ipv4) && self.ipv4.size() > 0 || has(self.ipv6) && self.ipv6.size() > 0",message="want ipv4, ipv6 or both"
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a claim does not change; delete it"
 type AddressClaimSpec struct {
 	// IPv4 address, such as 10.42.3.7.
 	// +optional
-	// +kubebuilder:validation:MaxLength=15
-	IPv4 string `json:"ipv4,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).family() == 4",message="want an IPv4 address such as 10.42.3.7"
+	IPv4 Address `json:"ipv4,omitempty"`
 	// IPv6 address, such as fd00:42::7.
 	// +optional
-	// +kubebuilder:validation:MaxLength=39
-	IPv6 string `json:"ipv6,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).family() == 6",message="want an IPv6 address such as fd00:42::7"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",messageExpression="'an address has one spelling here; write %s'.format([string(ip(self))])"
+	IPv6 Address `json:"ipv6,omitempty"`
 }
 
 // AddressClaimList is a list of claims.

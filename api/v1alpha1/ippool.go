@@ -34,17 +34,24 @@ type IPPool struct {
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4) || has(self.ipv6)",message="want ipv4, ipv6 or both"
+// +kubebuilder:validation:XValidation:rule="!has(self.reserved) || !(has(self.ipv4) || has(self.ipv6)) || self.reserved.all(r, !(isIP(r) || isCIDR(r)) || ((has(self.ipv4) ? [self.ipv4.cidr] : []) + (has(self.ipv6) ? [self.ipv6.cidr] : [])).exists(c, !isCIDR(c) || (isIP(r) ? cidr(c).containsIP(r) : cidr(c).containsCIDR(r))))",messageExpression="'%s is not inside a range of the pool'.format([self.reserved.filter(r, (isIP(r) || isCIDR(r)) && !((has(self.ipv4) ? [self.ipv4.cidr] : []) + (has(self.ipv6) ? [self.ipv6.cidr] : [])).exists(c, !isCIDR(c) || (isIP(r) ? cidr(c).containsIP(r) : cidr(c).containsCIDR(r))))[0]])",fieldPath=".reserved"
 type IPPoolSpec struct {
 	// IPv4 range. At least one of ipv4 and ipv6 is wanted.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr).ip().family() == 4",message="want an IPv4 CIDR such as 10.42.0.0/16",fieldPath=".cidr"
 	IPv4 *IPPoolRange `json:"ipv4,omitempty"`
 	// IPv6 range. A node takes a block of each family that there is.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr).ip().family() == 6",message="want an IPv6 CIDR such as fd00:42::/48",fieldPath=".cidr"
 	IPv6 *IPPoolRange `json:"ipv6,omitempty"`
 	// Reserved is given to no pod but one that asks for the very address by the
 	// annotation weft.dev/ipv4 or weft.dev/ipv6: CIDRs or single addresses
 	// inside a range of the pool.
 	// +optional
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self)",message="want a CIDR such as 10.42.0.0/28, or an address"
+	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self).masked() == cidr(self)",messageExpression="'has host bits set; it should be %s or %s'.format([string(cidr(self).masked()), string(cidr(self).ip())])"
 	Reserved []string `json:"reserved,omitempty"`
 	// Masquerade: what leaves the pools gets the node's address. Default: true.
 	// +optional
@@ -52,6 +59,9 @@ type IPPoolSpec struct {
 	Masquerade *bool `json:"masquerade,omitempty"`
 	// NodeSelector says which nodes may lease from the pool. Default: all.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="want one of the operators In, NotIn, Exists and DoesNotExist",fieldPath=".matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['In', 'NotIn']) || has(e.values) && size(e.values) > 0)",message="want values for the operators In and NotIn",fieldPath=".matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['Exists', 'DoesNotExist']) || !has(e.values) || size(e.values) == 0)",message="want no values for the operators Exists and DoesNotExist",fieldPath=".matchExpressions"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// OnRequest: only pods that ask for the pool by the annotation
 	// weft.dev/pool, theirs or their namespace's, get its addresses.
@@ -62,10 +72,13 @@ type IPPoolSpec struct {
 // IPPoolRange is a pool's address space in one family.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr).prefixLength() <= (cidr(self.cidr).ip().family() == 4 ? 30 : 126)",messageExpression="'is too small for pods; want /%d or larger'.format([cidr(self.cidr).ip().family() == 4 ? 30 : 126])",fieldPath=".cidr"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !has(self.blockSize) || self.blockSize <= (cidr(self.cidr).ip().family() == 4 ? 30 : 126)",messageExpression="'a block of /%d is too small for pods; want a prefix length of at most %d'.format([self.blockSize, cidr(self.cidr).ip().family() == 4 ? 30 : 126])",fieldPath=".blockSize"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !has(self.blockSize) || self.blockSize >= cidr(self.cidr).prefixLength()",messageExpression="'a block of /%d is larger than the range %s; want a prefix length of at least %d'.format([dyn(self.blockSize), self.cidr, cidr(self.cidr).prefixLength()])",fieldPath=".blockSize"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (has(self.blockSize) ? self.blockSize : cidr(self.cidr).ip().family() == 4 ? 24 : 64) <= cidr(self.cidr).prefixLength() + 24",messageExpression="'there would be more than 2^24 blocks of /%d in %s; want a prefix length of at most %d'.format([dyn(has(self.blockSize) ? self.blockSize : cidr(self.cidr).ip().family() == 4 ? 24 : 64), self.cidr, cidr(self.cidr).prefixLength() + 24])",fieldPath=".blockSize"
 type IPPoolRange struct {
 	// CIDR of the range, such as 10.42.0.0/16.
-	// +kubebuilder:validation:MaxLength=43
-	CIDR string `json:"cidr"`
+	CIDR Subnet `json:"cidr"`
 	// BlockSize is the prefix length of the blocks that nodes lease; at least
 	// the CIDR's, at most 30 (IPv4) or 126 (IPv6), at most 24 longer than the
 	// CIDR's. Default: 24 (IPv4) or 64 (IPv6), or the CIDR's where that is longer.

@@ -174,6 +174,18 @@ spec:
 	wantOne(t, parsePool(t, "metadata: {name: a}\nspec: {}").Validate(), "spec", "want ipv4, ipv6 or both")
 }
 
+func TestReservedIsBounded(t *testing.T) {
+	p := parsePool(t, "metadata: {name: a}\nspec: {ipv4: {cidr: 10.0.0.0/8}}")
+	for range 1024 {
+		p.Spec.Reserved = append(p.Spec.Reserved, "10.0.0.1")
+	}
+	if errs := p.Validate(); len(errs) > 0 {
+		t.Errorf("1024 entries: %v", errs.ToAggregate())
+	}
+	p.Spec.Reserved = append(p.Spec.Reserved, "10.0.0.1")
+	wantOne(t, p.Validate(), "spec.reserved", "at most 1024")
+}
+
 func TestMistakesComeInOneOrder(t *testing.T) {
 	p := parsePool(t, "metadata: {name: a}\nspec: {ipv4: {cidr: 10.0.0.0/8}, nodeSelector: {matchLabels: {a: '?', b: '!', c: '%', d: '&', e: '='}}}")
 	first := p.Validate().ToAggregate().Error()

@@ -16,6 +16,9 @@ import (
 // for a free one stays small.
 const maxBlockBits = 24
 
+// maxReserved bounds what the API server has to check of one pool.
+const maxReserved = 1024
+
 // Validate returns everything that is wrong with the pool, whether its defaults
 // are filled in or not. What pools can get wrong together is not judged here.
 func (p *IPPool) Validate() field.ErrorList {
@@ -99,6 +102,9 @@ func wrongBlockSize(size int, cidr netip.Prefix, longest int) string {
 }
 
 func (p *IPPool) validateReserved(path *field.Path, ranges []netip.Prefix) field.ErrorList {
+	if n := len(p.Spec.Reserved); n > maxReserved {
+		return field.ErrorList{field.TooMany(path, n, maxReserved)}
+	}
 	var errs field.ErrorList
 	for i, text := range p.Spec.Reserved {
 		r, err := ParseReserved(text)
