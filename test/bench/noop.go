@@ -80,7 +80,7 @@ func openKernel(s *sandbox) (k *kernel.Handle, err error) {
 
 // readCrowd reads the registry, and keeps reading until ctx ends.
 func readCrowd(ctx context.Context, c *crowd) (store *registry.Store, ended chan error, err error) {
-	d, err := directory.Open(c.dir, slog.New(slog.DiscardHandler))
+	d, err := directory.Open(c.dir, selfName, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -31,14 +31,16 @@ const (
 // Directory is a registry.Cluster. It is safe for concurrent use.
 type Directory struct {
 	path     string
+	node     string
 	log      *slog.Logger
 	interval time.Duration // between scans
 	grace    time.Duration // see nodeGrace
 }
 
 // Open returns the registry in the directory of that path, which need not
-// exist yet.
-func Open(path string, log *slog.Logger) (*Directory, error) {
+// exist yet, for a node. Other nodes' labels, which say only what those may
+// lease, are not kept; without a name, all are.
+func Open(path, node string, log *slog.Logger) (*Directory, error) {
 	if path == "" {
 		return nil, errors.New("open directory of manifests: no path")
 	}
@@ -46,7 +48,7 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open directory of manifests: %w", err)
 	}
-	return &Directory{path: path, log: log, interval: scanInterval, grace: nodeGrace}, nil
+	return &Directory{path: path, node: node, log: log, interval: scanInterval, grace: nodeGrace}, nil
 }
 
 // Run implements registry.Source. It returns nil.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/registry"
 )
 
@@ -170,7 +171,18 @@ func (f *follower) take(r reading, scanned bool) {
 	case r.err != nil:
 		f.index.keep(r.name, r.stat, r.err)
 	default:
+		f.trim(r.manifest)
 		f.index.put(r.name, r.stat, r.manifest)
+	}
+}
+
+// trim leaves out what nobody asks for, and what thousands of nodes have.
+func (f *follower) trim(m manifest) {
+	for i, e := range m.entries {
+		if n, is := e.value.(cluster.Node); is && f.node != "" && n.Name != f.node {
+			n.Labels = nil
+			m.entries[i].value = n
+		}
 	}
 }
 

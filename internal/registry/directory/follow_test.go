@@ -5,6 +5,7 @@ package directory
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -441,4 +442,20 @@ func TestBusyFileIsTriedAgain(t *testing.T) {
 	w.node("a", "")
 	f.Close()
 	w.node("a", "1")
+}
+
+func TestLabelsOfOtherNodesAreNotKept(t *testing.T) {
+	path := t.TempDir()
+	for _, name := range []string{"n1", "n2"} {
+		write(t, filepath.Join(path, name+".yaml"), "{apiVersion: v1, kind: Node, metadata: {name: "+name+", uid: u-"+name+", labels: {zone: a}}}")
+	}
+	d, err := Open(path, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, path: path, store: registry.NewStore()}
+	t.Cleanup(runs(t, d, w.store))
+	w.eventually("both nodes are there, one with its labels", func(s *registry.State) bool {
+		return s.Synced && s.Nodes["n1"].Labels["zone"] == "a" && s.Nodes["n2"].UID == "u-n2" && s.Nodes["n2"].Labels == nil
+	})
 }

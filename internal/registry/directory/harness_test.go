@@ -59,7 +59,7 @@ func watchingEvery(t testing.TB, path string, interval time.Duration) *world {
 // run follows a directory until stop is called.
 func run(t failer, path string, interval time.Duration, into *registry.Store) (stop func()) {
 	t.Helper()
-	d, err := Open(path, slog.New(slog.DiscardHandler))
+	d, err := Open(path, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 	goyaml "sigs.k8s.io/yaml/goyaml.v2"
 
@@ -145,9 +146,9 @@ func TestHostileFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			start := time.Now()
+			start := processTime(t)
 			m := parse("x.yaml", []byte(text))
-			took := time.Since(start)
+			took := processTime(t) - start
 			runtime.ReadMemStats(&after)
 			allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
 			if took > 20*time.Second || allocated > 2048 {
@@ -159,6 +160,17 @@ func TestHostileFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// processTime is the processor time that this process has used: what something
+// costs, however busy the machine is with other things.
+func processTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // Where documents are cut agrees with the YAML library's own idea.
@@ -233,7 +245,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestOpen(t *testing.T) {
-	if _, err := Open("", nil); err == nil {
+	if _, err := Open("", "", nil); err == nil {
 		t.Error("no path is a path")
 	}
 	t.Chdir(t.TempDir())

@@ -29,7 +29,7 @@ var _ registry.Cluster = (*Directory)(nil)
 
 func open(t testing.TB, path string) *Directory {
 	t.Helper()
-	d, err := Open(path, slog.New(slog.DiscardHandler))
+	d, err := Open(path, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ const crashEnv = "WEFT_TEST_CRASH_DIRECTORY"
 
 // writeUntilKilled is a process that does nothing but write.
 func writeUntilKilled(path string) {
-	d, err := Open(path, slog.New(slog.DiscardHandler))
+	d, err := Open(path, "", slog.New(slog.DiscardHandler))
 	ctx, l := context.Background(), leaseOf(1, "crash")
 	fmt.Println("started")
 	for err == nil {
