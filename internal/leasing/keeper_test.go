@@ -200,6 +200,26 @@ func TestClaimThatNeverShows(t *testing.T) {
 	}
 }
 
+// A claim that was not even tried leaves nothing in doubt: the node waits for no
+// answer, says why, and tries again.
+func TestClaimThatIsNotTried(t *testing.T) {
+	w := newWorld(onePool())
+	n := w.add("a")
+	n.fault = func(registrytest.Call) registrytest.Fault { return registrytest.Untried }
+	next := n.keeper.Step(t.Context(), w.registry.Now)
+	if len(n.ipam.served()) != 0 || len(w.heldBy("a")) != 0 || next != w.registry.Now.Add(time.Second) {
+		t.Fatalf("serves %v, holds %v, next in %s", n.ipam.served(), w.heldBy("a"), next.Sub(w.registry.Now))
+	}
+	if s := n.keeper.Status(); len(s.Waiting) != 1 || !strings.Contains(s.Waiting[0], "is not claimed: nothing was written: the registry does not answer") || s.Err == nil {
+		t.Errorf("status %+v", s)
+	}
+	n.fault = nil
+	w.pass(time.Second)
+	n.keeper.Step(t.Context(), w.registry.Now)
+	n.expectServed(t, 1)
+	n.expectWaiting(t, "")
+}
+
 // A registry that fails is asked after 1, 2, 4 … 60 s, however often the store
 // changes meanwhile.
 func TestBackoff(t *testing.T) {

@@ -75,7 +75,7 @@ func (m *model) breakable(n *node) {
 		if rapid.IntRange(0, m.calm).Draw(m.t, what) > 0 {
 			return ""
 		}
-		return rapid.SampledFrom([]string{"lost", "unanswered", "crash", "crash after"}).Draw(m.t, what+" goes wrong")
+		return rapid.SampledFrom([]string{"lost", "unanswered", "untried", "crash", "crash after"}).Draw(m.t, what+" goes wrong")
 	}
 	n.fault = func(c registrytest.Call) registrytest.Fault {
 		if b := n.ipam.blocks[c.Lease.Subnet]; c.Verb == "delete" && b != nil {
@@ -86,6 +86,10 @@ func (m *model) breakable(n *node) {
 			return registrytest.Lost
 		case "unanswered":
 			return registrytest.Unanswered
+		case "untried":
+			if c.Verb == "create" {
+				return registrytest.Untried
+			}
 		case "crash":
 			panic(crash{})
 		case "crash after":

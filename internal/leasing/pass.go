@@ -123,6 +123,9 @@ func (p *pass) claim(ctx context.Context, leases []cluster.Lease) {
 		case errors.Is(err, registry.ErrExists):
 			p.writes[name] = write{taken, l, p.now}
 			p.unfinished = true
+		case errors.Is(err, registry.ErrUntried):
+			p.waiting = append(p.waiting, fmt.Sprintf("block %s is not claimed: %v", l.Subnet, err))
+			p.fail("claim "+l.Subnet.String(), err)
 		default:
 			p.writes[name] = write{inDoubt, l, p.now}
 			p.waiting = append(p.waiting, fmt.Sprintf("block %s was claimed without an answer", l.Subnet))

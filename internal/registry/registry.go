@@ -54,7 +54,10 @@ type Event struct {
 // Leases claims, corrects and gives back. A call that returns another error
 // than those below may have happened or not.
 type Leases interface {
-	// Create returns ErrExists if there is a lease of that name.
+	// Create returns ErrExists if there is a lease of that name, ErrUntried if
+	// nothing was written. Once it has created that of a block, the Store has
+	// every claim that was there when it began: who gave the block up may have
+	// left addresses of it that pods keep.
 	Create(ctx context.Context, l cluster.Lease) error
 	// Replace writes l over the lease with its name, UID and Version; it
 	// returns ErrConflict if there is another version or none.
@@ -69,4 +72,5 @@ var (
 	ErrExists   = errors.New("exists already")
 	ErrConflict = errors.New("was changed by somebody else")
 	ErrGone     = errors.New("there is none (any more)")
+	ErrUntried  = errors.New("nothing was written")
 )

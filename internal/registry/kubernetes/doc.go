@@ -39,6 +39,10 @@
 // an answer has no version; what a watch that is behind tells of the object is
 // known by its UID.
 //
+// Before a node claims a block it lists all claims, and puts what its watch has
+// not brought yet into the Store: who had the block before may have left
+// addresses of it that pods keep. If that fails the block is not claimed.
+//
 // A request has requestTimeout, repetitions included. It is repeated if it
 // surely did nothing (connection refused, 429), or if repeating it is harmless,
 // which a create is not: after one whose answer was lost, "exists already" says
@@ -48,8 +52,8 @@
 //
 // Requests are limited to 50 in a second, and 100 at once: as many as a
 // kubelet's, which is what makes pods. In normal operation there are six
-// watches and nothing else; the limit is for what nobody thought of. Fairness
-// between nodes is the API server's.
+// watches, and a list of claims for each block; the limit is for what nobody
+// thought of. Fairness between nodes is the API server's.
 //
 // testdata/clusterrole.yaml has the permissions that all this needs.
 package kubernetes

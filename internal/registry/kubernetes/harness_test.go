@@ -22,12 +22,15 @@ import (
 // agent is the user of the tests: it may do what the ClusterRole says.
 const agent = "weft-agent"
 
+// limited is one that may do next to nothing.
+const limited = "limited"
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newServer starts an API server without Weft's kinds.
 func newServer(t *testing.T) *apiserver.Server {
 	t.Helper()
-	s := apiserver.Start(t, agent)
+	s := apiserver.Start(t, agent, limited)
 	role, err := os.ReadFile("testdata/clusterrole.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,11 @@ const deleteRounds = 3
 // Create implements registry.Leases. The API server sets UID, Version and
 // Created.
 func (r *Registry) Create(ctx context.Context, l cluster.Lease) error {
+	if l.Pod == "" {
+		if err := r.learnClaims(ctx); err != nil {
+			return fmt.Errorf("create SubnetLease %s: %w, because which of its addresses pods keep is not known: %w", l.Name(), registry.ErrUntried, err)
+		}
+	}
 	l.UID, l.Version, l.Created = "", "", 0
 	err := r.write(ctx, leaseKind, refused, r.weft.Post, convert.SubnetLease(l))
 	return about(registry.SubnetLease, l.Name(), "create", created(err))

@@ -5,6 +5,7 @@ package registrytest
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/registry"
@@ -24,6 +25,7 @@ const (
 	None       Fault = iota
 	Lost             // it never happens, and the client gets an error
 	Unanswered       // it happens if it can, and the client gets an error nevertheless
+	Untried          // it never happens, and the client is told so (registry.ErrUntried)
 )
 
 // ErrFault is what a client gets for a call that went wrong.
@@ -80,6 +82,8 @@ func (c *Client) call(ctx context.Context, call Call, do func(cluster.Lease) err
 	switch fault {
 	case Lost:
 		return ErrFault
+	case Untried:
+		return fmt.Errorf("%w: %w", registry.ErrUntried, ErrFault)
 	case Unanswered:
 		_ = do(call.Lease) // the client never learns how it ended
 		return ErrFault
