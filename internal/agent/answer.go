@@ -61,7 +61,7 @@ func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received, cou
 	if cerr != nil {
 		return nil, cerr
 	}
-	e := &errand{Agent: a, ctx: ctx, verb: call.Command, course: course}
+	e := &errand{Agent: a, ctx: ctx, verb: call.Command, key: call.Key(cfg.Name), course: course}
 	verbs := plugin.Verbs{Engine: a.engine, OpenNetns: sandbox.open, Network: e.network, Mark: course.Mark}
 	if a.cluster != nil {
 		verbs.Announce = e.announce
@@ -69,6 +69,7 @@ func (a *Agent) serve(ctx context.Context, call cni.Call, sandbox *received, cou
 	}
 	out, cerr := verbs.Serve(ctx, call, cfg)
 	if cerr != nil && call.Command == cni.Add {
+		cerr = e.explainExhausted(cerr)
 		e.lament(cerr)
 	}
 	return out, cerr

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -83,11 +84,7 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 	}
 	a.check(err)
 	if a.inputs.synced {
-		if a.beginning.due(now) {
-			err := a.cluster.begin(ctx)
-			a.beginning.done(now, err)
-			a.poolless.note(a.log, "no first IPPool", err)
-		}
+		a.beginPools(ctx, now)
 		if due := a.cluster.keeper.Step(ctx, now); due.Before(next) {
 			next = due
 		}
@@ -103,6 +100,25 @@ func (a *Agent) pass(ctx context.Context, now time.Time) time.Time {
 	a.proclaim(ctx, now)
 	a.passed.Store(time.Now().UnixNano())
 	return next
+}
+
+// beginPools sees to the first pool. Why there is none is told wherever somebody
+// looks who misses it: no node has addresses without.
+func (a *Agent) beginPools(ctx context.Context, now time.Time) {
+	var err error
+	switch begins := a.cluster.begins(); {
+	case !a.inContact(), begins && !a.beginning.due(now):
+		return
+	case begins:
+		if err = a.cluster.begin(ctx); err != nil {
+			err = fmt.Errorf("create the first IPPool, as cluster.initialPool has it: %w", err)
+		}
+	}
+	a.beginning.done(now, err)
+	if err != nil && a.poolless.now() == nil {
+		a.tellNode("InitialPoolNotCreated", err.Error())
+	}
+	a.poolless.note(a.log, "no first IPPool", err)
 }
 
 // tell lets others see the state of things.

@@ -13,11 +13,7 @@ import (
 	"time"
 
 	"weft.dev/weft/api/v1alpha1"
-
 	"weft.dev/weft/internal/core/cluster"
-	"weft.dev/weft/internal/core/facts"
-	"weft.dev/weft/internal/core/ipam"
-	"weft.dev/weft/internal/core/lease"
 	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/engine"
@@ -53,22 +49,23 @@ func (m *membership) claimSingle(ctx context.Context) (release func(), err error
 	}
 }
 
-// begin creates the first pool if the cluster has none, good or bad, and has had
-// none: leases tell of one that somebody deleted.
-func (m *membership) begin(ctx context.Context) error {
-	none := true
+// begins reports whether the first pool is this node's to create: the cluster has
+// none, good or bad, and has had none, of which leases would tell.
+func (m *membership) begins() (begins bool) {
 	m.objects.View(func(s *registry.State) {
-		none = s.Synced && s.Err == nil && len(s.Pools) == 0 && len(s.Leases) == 0
+		begins = m.createPool != nil && s.Synced && len(s.Pools) == 0 && len(s.Leases) == 0
 		for object := range s.Rejected {
-			none = none && !strings.HasPrefix(object, string(registry.IPPool)+" ")
+			begins = begins && !strings.HasPrefix(object, string(registry.IPPool)+" ")
 		}
 	})
-	if m.createPool == nil || !none {
-		return nil
-	}
+	return begins
+}
+
+// begin creates the first pool. Another node may be faster.
+func (m *membership) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
-	if err := m.createPool(ctx); !errors.Is(err, registry.ErrExists) { // another node may be faster
+	if err := m.createPool(ctx); !errors.Is(err, registry.ErrExists) {
 		return err
 	}
 	return nil
@@ -119,7 +116,7 @@ func (m *membership) open(c v1alpha1.AgentConfiguration, a *Agent) error {
 		}
 		return nil
 	}
-	dir, err := directory.Open(c.Cluster.Directory, a.log)
+	dir, err := directory.Open(c.Cluster.Directory, c.NodeName, a.log)
 	m.registry = dir
 	return err
 }
@@ -164,8 +161,7 @@ func (a *Agent) readCluster() {
 			return // passes are many, and this looks at every lease
 		}
 		a.read.revision, a.read.synced = s.Revision, s.Synced
-		kept := wish.HoldersOf(s.Claims, s.Leases)
-		a.kept.Store(&kept)
+		a.readHolders(s)
 		a.readState(s)
 	})
 	if len(a.read.outside) > 0 {
@@ -173,6 +169,11 @@ func (a *Agent) readCluster() {
 	} else {
 		a.inputs.outside = nil
 	}
+}
+
+func (a *Agent) readHolders(s *registry.State) {
+	kept := wish.HoldersOf(s.Claims, s.Leases)
+	a.kept.Store(&kept)
 }
 
 // readState takes in a state that is new.
@@ -230,117 +231,6 @@ func inside(subnet netip.Prefix, pools []cluster.Pool) bool {
 	return false
 }
 
-// addresses is the agent as the keeper sees it.
-type addresses Agent
-
-// Blocks implements leasing.Addresses.
-func (s *addresses) Blocks(now time.Time) ([]lease.Block, error) {
-	n, own := s.network.Load(), s.ownBlocks()
-	var blocks []lease.Block
-	err := s.store.View(context.Background(), func(f *facts.Facts) error {
-		u := f.Usage(facts.Veth, "")
-		for _, set := range n.Pool.Sets {
-			for _, r := range set {
-				blocks = append(blocks, blockOf(u, r, now, n.Cooldown))
-			}
-		}
-		draining, err := s.draining(f, n.Pool, own)
-		if err != nil {
-			return err
-		}
-		for _, subnet := range draining {
-			r, err := ipam.NewRange(ipam.Range{Subnet: subnet})
-			if err != nil {
-				return err
-			}
-			blocks = append(blocks, blockOf(u, r, now, n.Cooldown))
-		}
-		return nil
-	})
-	return blocks, err
-}
-
-// draining returns the blocks that give no address any more, and that pods have
-// addresses of. An adopted pod's address has no subnet on record; that of this
-// node's lease around it is meant. own are this node's blocks: with the journal
-// in hand the Store is not asked, or two who hold one each would wait for the
-// other's.
-func (s *addresses) draining(f *facts.Facts, pool ipam.Pool, own []netip.Prefix) ([]netip.Prefix, error) {
-	outside, err := engine.Outside(f, pool)
-	if err != nil || len(outside) == 0 {
-		return nil, err
-	}
-	var subnets []netip.Prefix
-	kept := *s.kept.Load()
-	for _, o := range outside {
-		if _, alone := kept[o.Addr]; alone && o.Subnet.IsSingleIP() {
-			continue // it has a lease of its own
-		}
-		if !o.Subnet.IsValid() {
-			for _, b := range own {
-				if b.Contains(o.Addr) {
-					o.Subnet = b
-				}
-			}
-		}
-		if o.Subnet.IsValid() && !slices.Contains(subnets, o.Subnet) {
-			subnets = append(subnets, o.Subnet)
-		}
-	}
-	return subnets, nil
-}
-
-// ownBlocks returns the blocks that this node has leases of.
-func (s *addresses) ownBlocks() (own []netip.Prefix) {
-	s.cluster.objects.View(func(state *registry.State) {
-		for _, l := range state.Leases {
-			if l.Node == s.cluster.node && l.Pod == "" {
-				own = append(own, l.Subnet)
-			}
-		}
-	})
-	return own
-}
-
-func blockOf(u *ipam.Usage, r ipam.Range, now time.Time, cooldown time.Duration) lease.Block {
-	st := u.Stats(ipam.Set{r}, now.UnixNano(), int64(cooldown))
-	b := lease.Block{Subnet: r.Subnet, Size: st.Total, Free: st.Free - min(st.Free, uint64(st.Cooling))}
-	if st.Used+st.Foreign > 0 {
-		return b
-	}
-	b.IdleSince = 1
-	for addr, at := range u.Released {
-		if r.Subnet.Contains(addr) {
-			b.IdleSince = max(b.IdleSince, at)
-		}
-	}
-	return b
-}
-
-// Serve implements leasing.Addresses. The blocks to be dropped are out of
-// reach for every ADD first (see notGranted); whether one is in use is then
-// looked up in a transaction, so that no ADD is in between.
-func (s *addresses) Serve(ctx context.Context, leases []cluster.Lease) error {
-	a := (*Agent)(s)
-	a.inputs.served, a.inputs.decided = slices.Clone(leases), true
-	if err := a.apply(ctx); err != nil {
-		return err
-	}
-	var used []string
-	own := s.ownBlocks()
-	err := a.store.View(ctx, func(f *facts.Facts) error {
-		draining, err := s.draining(f, a.network.Load().Pool, own)
-		for _, subnet := range draining {
-			used = append(used, subnet.String())
-		}
-		return err
-	})
-	if err == nil && len(used) > 0 {
-		err = fmt.Errorf("drop %s: %w", strings.Join(used, ", "), leasing.ErrInUse)
-	}
-	return err
-}
-
 // notGranted reports addresses that the node gives no more: an ADD may have
 // begun with the network of a moment ago.
 func (a *Agent) notGranted(addr netip.Addr) bool {
@@ -363,6 +253,9 @@ func (a *Agent) whyNot() string {
 		return ""
 	}
 	why := strings.Join(a.cluster.keeper.Status().Waiting, "; ")
+	if err := a.poolless.now(); err != nil {
+		why = fmt.Sprintf("there is no IPPool: %v", err)
+	}
 	a.cluster.objects.View(func(s *registry.State) {
 		switch {
 		case s.Err != nil:

@@ -41,13 +41,23 @@ func recording(t *testing.T) *Agent {
 // an adopted one.
 func (a *Agent) attached(t *testing.T, container, addr, subnet string) attach.Key {
 	t.Helper()
-	k := attach.Key{Network: "weft", ContainerID: container, Ifname: "eth0"}
 	address := attach.Address{Addr: netip.MustParseAddr(addr)}
 	if subnet != "" {
 		address.Subnet = netip.MustParsePrefix(subnet)
 	}
+	return a.recorded(t, container, attach.Spec{Addresses: []attach.Address{address}})
+}
+
+// recorded records a complete attachment.
+func (a *Agent) recorded(t *testing.T, container string, spec attach.Spec) attach.Key {
+	t.Helper()
+	k := attach.Key{Network: "weft", ContainerID: container, Ifname: "eth0"}
+	var addrs []netip.Addr
+	for _, address := range spec.Addresses {
+		addrs = append(addrs, address.Addr)
+	}
 	err := a.store.Update(context.Background(), func(*facts.Facts) ([]string, error) {
-		intent, err := facts.EncodeIntent(1, k, facts.Veth, []netip.Addr{address.Addr}, facts.NewDetail(attach.Spec{Addresses: []attach.Address{address}}))
+		intent, err := facts.EncodeIntent(1, k, facts.Veth, addrs, facts.NewDetail(spec))
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,7 @@ type errand struct {
 	*Agent
 	ctx    context.Context
 	verb   string
+	key    attach.Key // of the attachment
 	course *timeline.Call
 	pod    cluster.Pod // as far as it is known; at least namespace, name and UID
 	answer wish.Answer
@@ -50,6 +51,8 @@ func (e *errand) network(cfg *cni.Config) (engine.Network, *cni.Error) {
 	}
 	n := e.Agent.network.Load().For(cfg.Name, cfg.MTU)
 	if e.cluster == nil {
+		e.pod = cluster.Pod{Namespace: cfg.Args.Pod.Namespace, Name: cfg.Args.Pod.Name, UID: cfg.Args.Pod.UID}
+		e.awaitFormer(cfg.Want, cfg.Ports)
 		return n, nil
 	}
 	if e.verb == cni.Status && e.cluster.pods != nil {
@@ -71,11 +74,8 @@ func (e *errand) network(cfg *cni.Config) (engine.Network, *cni.Error) {
 	if err := reconcileWishes(cfg, w, &n); err != nil {
 		return n, e.refuse(err)
 	}
-	if err := e.resolve(w); err != nil {
+	if err := e.decide(w, cfg); err != nil {
 		return n, e.refuse(err)
-	}
-	if len(cfg.Want) == 0 {
-		cfg.Want = e.answer.Addresses
 	}
 	if err := e.choice(&n); err != nil {
 		return n, e.refuse(err)
@@ -147,6 +147,23 @@ func reconcileWishes(cfg *cni.Config, w wish.Wish, n *engine.Network) error {
 	return nil
 }
 
+// decide resolves the wish, and again if the pod's former sandbox had what it is
+// to get: its going may have changed more than that.
+func (e *errand) decide(w wish.Wish, cfg *cni.Config) error {
+	asked := cfg.Want
+	resolve := func() error {
+		err := e.resolve(w)
+		if cfg.Want = asked; len(asked) == 0 {
+			cfg.Want = e.answer.Addresses
+		}
+		return err
+	}
+	if err := resolve(); err != nil || !e.awaitFormer(cfg.Want, cfg.Ports) {
+		return err
+	}
+	return resolve()
+}
+
 // resolve decides on the pod's addresses. A pool of which this node has nothing
 // free is asked for, and waited for a while.
 func (e *errand) resolve(w wish.Wish) error {
@@ -187,7 +204,7 @@ func (e *errand) free(w wish.Wish, seen *inputs) (map[netip.Prefix]uint64, error
 	if w.Pool == "" {
 		return nil, nil
 	}
-	free := map[netip.Prefix]uint64{}
+	free, kept := map[netip.Prefix]uint64{}, *e.kept.Load()
 	cooldown := int64(e.Agent.network.Load().Cooldown)
 	err := e.store.View(e.ctx, func(f *facts.Facts) error {
 		usage := f.Usage(facts.Veth, "")
@@ -199,7 +216,8 @@ func (e *errand) free(w wish.Wish, seen *inputs) (map[netip.Prefix]uint64, error
 			if err != nil {
 				return err
 			}
-			free[l.Subnet] = usage.Stats(ipam.Set{r}, time.Now().UnixNano(), cooldown).Free
+			left := usage.Stats(ipam.Set{r}, time.Now().UnixNano(), cooldown).Free
+			free[l.Subnet] = left - min(left, keptFree(usage, r, kept))
 		}
 		return nil
 	})

@@ -57,9 +57,10 @@ func pods(t *testing.T) *world {
 	}
 	a.cluster.registry = writes{nil, objects.Client(nil)}
 	a.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	a.engine = &engine.Engine{Store: a.store, Now: time.Now}
 	a.inputs.served, a.inputs.decided, a.inputs.synced = own, true, true
 	objects.Put(registry.Key{Kind: registry.Node, Name: "node1"}, cluster.Node{Name: "node1", UID: "n1"})
-	a.cluster.keeper = leasing.New(leasing.Config{Node: "node1"}, a.cluster.objects, a.cluster.registry, (*addresses)(a), a.identity, nil)
+	a.cluster.keeper = leasing.New(leasing.Config{Node: "node1"}, a.cluster.objects, a.cluster.registry, (*addresses)(a), a.identity, func() map[string]string { return nil })
 	a.inputs.underlay = []topology.Underlay{underlay("198.18.1.11/24", 1500)}
 	ready := ""
 	a.unready.Store(&ready)
@@ -93,8 +94,13 @@ func (w *world) pod(name string, annotations map[string]string) {
 
 // ask has the network found for an ADD of the pod.
 func (w *world) ask(name string) (*errand, cni.Config, engine.Network, *cni.Error) {
-	e := &errand{Agent: w.Agent, ctx: context.Background(), verb: cni.Add}
-	cfg := cni.Config{Name: "weft", Args: cni.Args{Pod: attach.Pod{Namespace: "shop", Name: name, UID: "uid-" + name}}}
+	return w.askWith(context.Background(), name, nil)
+}
+
+// askWith does so for a call that ends with ctx, with ports of the host.
+func (w *world) askWith(ctx context.Context, name string, ports []attach.Port) (*errand, cni.Config, engine.Network, *cni.Error) {
+	e := &errand{Agent: w.Agent, ctx: ctx, verb: cni.Add, key: attach.Key{Network: "weft", ContainerID: "new", Ifname: "eth0"}}
+	cfg := cni.Config{Name: "weft", Args: cni.Args{Pod: attach.Pod{Namespace: "shop", Name: name, UID: "uid-" + name}}, Ports: ports}
 	// The registry of the test knows pods by its watch alone, so there is nobody to ask.
 	w.cluster.pods = nobody{}
 	n, cerr := e.network(&cfg)
@@ -411,6 +417,30 @@ func TestLeaseIsTakenOver(t *testing.T) {
 	want := []string{"10-42-2-9-32 node1 shop/web-0 [198.18.1.11]"}
 	if got, err := w.leasing(t, "web-0"); err != nil || !slices.Equal(got, want) {
 		t.Errorf("leases %v, %v, want %v", got, err, want)
+	}
+}
+
+// The pod's lease is given back between the answer and the ADD: a new one says as
+// much as the former.
+func TestLeaseThatIsGivenBackMeanwhile(t *testing.T) {
+	w := pods(t)
+	w.pod("web-0", map[string]string{wish.IPv4: "10.42.250.7"})
+	if _, err := w.leasing(t, "web-0"); err != nil {
+		t.Fatal(err)
+	}
+	e, _, _, cerr := w.ask("web-0")
+	if cerr != nil || len(e.answer.Lease) != 0 {
+		t.Fatalf("%v, to be leased %v; want nothing, because it is", cerr, e.answer.Lease)
+	}
+	if err := w.giveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.lease(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, there := w.objects.Lease("10-42-250-7-32")
+	if !there || l.Pool != "default" || l.Node != "node1" || l.Pod != "shop/web-0" {
+		t.Errorf("there is %+v (%v)", l, there)
 	}
 }
 

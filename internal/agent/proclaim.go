@@ -56,6 +56,14 @@ func (a *Agent) writeConflist() error {
 	if changed {
 		a.log.Info("network configuration written", "file", c.ConfFile)
 	}
+	// cni.confFile may have changed, also while no agent ran.
+	removed, err := install.RemoveFormer(*c)
+	for _, name := range removed {
+		a.log.Info("network configuration of a former name removed", "file", name, "now", c.ConfFile)
+	}
+	if err != nil {
+		return err
+	}
 	earlier, foreign, err := install.Rivals(c.ConfFile)
 	var rivals error
 	if len(earlier) > 0 {

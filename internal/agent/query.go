@@ -69,6 +69,7 @@ type reportInput struct {
 	objects  *registry.Store // nil without a cluster
 	backend  topology.Backend
 	underlay []topology.Underlay
+	poolless error // why the first IPPool could not be created; nil: none is missing
 	lost     error // why there is no place in the underlay now; nil: there is
 	keeper   leasing.Status
 	blocks   []lease.Block // that addresses are given from
@@ -137,7 +138,7 @@ func buildReport(in reportInput, everything bool) report.Report {
 		})
 	} else {
 		s = snapshotOf(in.objects)
-		r.Subsystems = append(r.Subsystems, registryStatus(s), poolStatus(s), underlayStatus(in), leaseStatus(in), peerStatus(in))
+		r.Subsystems = append(r.Subsystems, registryStatus(s), poolStatus(s, in.poolless), underlayStatus(in), leaseStatus(in), peerStatus(in))
 		r.Rejected = append(s.rejected, rejectedLeases(in.reach)...)
 	}
 	for _, k := range in.kinds {
@@ -293,6 +294,8 @@ func kindOf(k topology.RouteKey, r topology.Route) string {
 	switch {
 	case k.Local:
 		return "local"
+	case k.LastResort:
+		return "last resort"
 	case !r.Gateway.IsValid():
 		return "unreachable"
 	case r.Dev == topology.VXLANDevice4 || r.Dev == topology.VXLANDevice6:

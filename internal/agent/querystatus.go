@@ -37,8 +37,11 @@ func registryStatus(s snapshot) report.Subsystem {
 	return row
 }
 
-func poolStatus(s snapshot) report.Subsystem {
-	if len(s.pools) == 0 {
+func poolStatus(s snapshot, poolless error) report.Subsystem {
+	switch {
+	case poolless != nil:
+		return report.Subsystem{Subsystem: "pools", State: report.Bad, Detail: "there is no IPPool: " + poolless.Error()}
+	case len(s.pools) == 0:
 		return report.Subsystem{Subsystem: "pools", State: report.Idle, Detail: "no IPPool that can be used"}
 	}
 	var list []string

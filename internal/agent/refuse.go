@@ -61,14 +61,14 @@ func (e *errand) lament(cerr *cni.Error) {
 	var pool *exhaustedPoolError
 	var port *facts.PortError
 	event := registry.Event{Pod: e.pod, Warning: true, Message: cerr.Error()}
-	if !strings.HasPrefix(event.Message, "pod ") {
+	if !strings.Contains(event.Message, "pod "+e.pod.Key()) {
 		event.Message = "pod " + e.pod.Key() + ": " + event.Message
 	}
 	switch {
 	case errors.As(cerr, &refused):
 		event.Reason = refused.Reason
-	case errors.As(cerr, &used) && strings.HasPrefix(used.Owner, "pod "+e.pod.Key()+" "):
-		return // its own former sandbox, whose DEL is on its way
+	case e.formerHas(cerr):
+		return // that comes right by itself
 	case errors.As(cerr, &used):
 		event.Reason = wish.AddressInUse
 	case errors.As(cerr, &exhausted), errors.As(cerr, &pool):

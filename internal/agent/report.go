@@ -45,7 +45,7 @@ func (a *Agent) report(everything bool) (report.Report, error) {
 		}
 		in.node, in.objects = a.cluster.node, a.cluster.objects
 		in.keeper, in.reach = a.cluster.keeper.Status(), a.fabric.Reach()
-		in.lost = a.lost.now()
+		in.lost, in.poolless = a.lost.now(), a.poolless.now()
 		if in.keeper.Err == nil {
 			in.keeper.Err = a.leftover.now()
 		}

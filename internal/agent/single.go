@@ -92,7 +92,7 @@ func (e *errand) lease(ctx context.Context) (moved bool, err error) {
 	}
 	for _, addr := range e.single {
 		subnet := netip.PrefixFrom(addr, addr.BitLen())
-		want := cluster.Lease{Subnet: subnet, Pod: e.pod.Key()}
+		want := cluster.Lease{Subnet: subnet, Pool: e.poolAround(addr), Pod: e.pod.Key()}
 		for _, l := range slices.Concat(e.answer.Lease, e.answer.TakeOver) {
 			if l.Subnet == subnet {
 				want = l
@@ -105,6 +105,17 @@ func (e *errand) lease(ctx context.Context) (moved bool, err error) {
 		moved = moved || replaced
 	}
 	return moved, nil
+}
+
+// poolAround returns the name of the pool that has the address; "": none. A lease
+// that was there when the answer was made may have been given back since.
+func (e *errand) poolAround(addr netip.Addr) string {
+	for _, p := range e.seen.Load().pools {
+		if slices.ContainsFunc(p.Ranges, func(r cluster.PoolRange) bool { return r.CIDR.Contains(addr) }) {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // leaseOne creates the lease, or makes the one that the pod has this node's.

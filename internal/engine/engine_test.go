@@ -471,3 +471,31 @@ func TestAgentNodeKeepsTheRangesOfTheLiving(t *testing.T) {
 		t.Errorf("node %s, %v", got, err)
 	}
 }
+
+// Who has what an ADD asks for is known before the ADD: nothing is taken.
+func TestContended(t *testing.T) {
+	b := newBench(t)
+	r := b.request("c1")
+	r.Pod = attach.Pod{Namespace: "shop", Name: "web-0"}
+	r.Ports = []attach.Port{{Protocol: attach.TCP, HostPort: 8080, ContainerPort: 80}}
+	a, err := b.Add(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Addr{a.Spec.Addresses[0].Addr}
+	if err := b.Contended(ctx, key("c1"), want, r.Ports); err != nil {
+		t.Errorf("for its holder: %v", err)
+	}
+	if err := b.Contended(ctx, key("c2"), []netip.Addr{want[0].Next()}, nil); err != nil {
+		t.Errorf("another address: %v", err)
+	}
+	var held *HeldError
+	err = b.Contended(ctx, key("c2"), want, nil)
+	if !errors.As(err, &held) || held.Holder != key("c1") || held.Pod != r.Pod || !strings.Contains(err.Error(), "pod shop/web-0 (net/c1/eth0)") {
+		t.Errorf("the address: %v", err)
+	}
+	var port *facts.PortError
+	if err := b.Contended(ctx, key("c2"), nil, r.Ports); !errors.As(err, &port) || port.Owner != key("c1") {
+		t.Errorf("the port: %v", err)
+	}
+}

@@ -3,27 +3,42 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"net/netip"
 
 	"weft.dev/weft/internal/core/attach"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
 )
 
-// named has a refusal say which pod holds the address: IPAM knows the key of
+// HeldError says whose an address is that is asked for. IPAM knows the key of
 // the attachment only, and that tells nobody anything.
+type HeldError struct {
+	Used   *ipam.InUseError
+	Holder attach.Key
+	Pod    attach.Pod // whom the holder serves
+}
+
+func (e *HeldError) Error() string {
+	return (&ipam.InUseError{Addr: e.Used.Addr, Owner: fmt.Sprintf("pod %s (%s)", e.Pod, e.Holder)}).Error()
+}
+
+// Unwrap returns what IPAM said.
+func (e *HeldError) Unwrap() error { return e.Used }
+
+// named has a refusal say which pod holds the address, where that is known.
 func named(f *facts.Facts, err error) error {
 	var used *ipam.InUseError
 	if !errors.As(err, &used) {
 		return err
 	}
-	parts := strings.Split(used.Owner, "/")
-	if len(parts) != 3 {
+	k, kerr := attach.ParseKey(used.Owner)
+	if kerr != nil {
 		return err
 	}
-	rec, found := f.Get(attach.Key{Network: parts[0], ContainerID: parts[1], Ifname: parts[2]})
+	rec, found := f.Get(k)
 	if !found {
 		return err
 	}
@@ -31,5 +46,20 @@ func named(f *facts.Facts, err error) error {
 	if derr != nil || d.Pod.Name == "" {
 		return err
 	}
-	return &ipam.InUseError{Addr: used.Addr, Owner: fmt.Sprintf("pod %s (%s)", d.Pod, used.Owner)}
+	return &HeldError{Used: used, Holder: k, Pod: d.Pod}
+}
+
+// Contended says who has what an ADD of the key asks for: a *HeldError or an
+// *ipam.InUseError for an address, a *facts.PortError for a port of the host, nil
+// if nobody has any of it. It takes nothing.
+func (e *Engine) Contended(ctx context.Context, k attach.Key, want []netip.Addr, ports []attach.Port) error {
+	return e.Store.View(ctx, func(f *facts.Facts) error {
+		usage := f.Usage(facts.Veth, k.Network)
+		for _, addr := range want {
+			if owner, used := usage.Owner(addr); used && owner != k.String() {
+				return named(f, &ipam.InUseError{Addr: addr, Owner: owner})
+			}
+		}
+		return f.CheckPorts(k, ports)
+	})
 }

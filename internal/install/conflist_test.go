@@ -7,6 +7,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
@@ -99,5 +101,52 @@ func TestConflistForOlderRuntimes(t *testing.T) {
 	}
 	if list.CNIVersion != "1.0.0" || !cni.Supported(list.CNIVersion) {
 		t.Errorf("cniVersion %q", list.CNIVersion)
+	}
+}
+
+// Of the files beside the agent's list, those go that the agent wrote under
+// another name, and nobody else's.
+func TestFormerListsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	c := configuration(t, "confFile: "+dir+"/20-weft.conflist")
+	own := string(Conflist(c))
+	another := func(more string) string { return string(Conflist(configuration(t, more))) }
+	files := map[string]struct {
+		content string
+		goes    bool
+	}{
+		"20-weft.conflist":         {own, false},
+		"10-weft.conflist":         {own, true},
+		"10-renamed.conflist":      {another("networkName: pods, logFile: /var/log/w.log"), true},
+		"30-older.conflist":        {strings.Replace(own, `"0.4.0",`, `"0.3.1",`, 1), true}, // what another release may write
+		"10-weft.conflist.bak":     {own, false},                                            // no runtime reads it
+		"11-other-agent.conflist":  {another("socket: /run/other/agent.sock, stateDir: /run/other"), false},
+		"12-other-socket.conflist": {another("socket: /run/other/agent.sock"), false},
+		"13-edited.conflist":       {strings.Replace(own, `"name"`, `"disableGC": true, "name"`, 1), false},
+		"14-spaces.conflist":       {own + "\n", false},
+		"15-chained.conflist":      {strings.Replace(own, `"plugins": [`, `"plugins": [{"type": "tuning"},`, 1), false},
+		"16-foreign.conflist":      {`{"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "bridge"}]}`, false},
+		"17-broken.conflist":       {`{"cniVersion`, false},
+	}
+	for name, f := range files {
+		write(t, filepath.Join(dir, name), f.content, 0o644)
+	}
+	if err := os.Symlink("20-weft.conflist", filepath.Join(dir, "05-link.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := RemoveFormer(c)
+	if want := []string{"10-renamed.conflist", "10-weft.conflist", "30-older.conflist"}; err != nil || !slices.Equal(removed, want) {
+		t.Errorf("removed %v, %v, want %v", removed, err, want)
+	}
+	for name, f := range files {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) == f.goes {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "05-link.conflist")); err != nil {
+		t.Error(err)
+	}
+	if again, err := RemoveFormer(c); err != nil || len(again) != 0 {
+		t.Errorf("a second time: removed %v, %v", again, err)
 	}
 }

@@ -107,7 +107,7 @@ type Route struct {
 	Destination netip.Prefix `json:"destination"`
 	Gateway     netip.Addr   `json:"gateway,omitzero"`
 	Dev         string       `json:"dev,omitempty"`
-	Kind        string       `json:"kind"`   // pod, native, vxlan, local, unreachable
+	Kind        string       `json:"kind"`   // pod, native, vxlan, local, unreachable, last resort
 	State       string       `json:"state"`  // in sync, pending, or what fails
 	Origin      string       `json:"origin"` // the object that asks for it
 }

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft.dev/weft/internal/cni"
+	"weft.dev/weft/internal/core/attach"
+	"weft.dev/weft/internal/core/cluster"
+	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/core/ipam"
+	"weft.dev/weft/internal/core/wish"
+)
+
+// exhaustedError says in the words of Kubernetes that the node has no address
+// left for a pod: IPAM knows ranges and attachments only.
+type exhaustedError struct {
+	node, pod string
+	pools     []poolUse
+	assigned  bool     // the blocks are the podCIDRs of the Node
+	waiting   []string // why the node lacks blocks
+	cause     *ipam.ExhaustedError
+}
+
+// poolUse is how the node's blocks of one pool are used, in one family.
+type poolUse struct {
+	pool    string // "": podCIDRs
+	blocks  ipam.Set
+	used    int
+	by      []usedBy // the largest first
+	kept    int      // unused, and kept by claims
+	keptFor string   // one of the pods that they are kept for
+}
+
+// usedBy counts the addresses of a namespace's pods.
+type usedBy struct {
+	namespace string
+	count     int
+	example   string // the pod that has the lowest
+}
+
+// How much an exhaustedError names: an Event has room for 1,024 bytes.
+const (
+	namedBlocks     = 4
+	namedNamespaces = 3
+)
+
+func (e *exhaustedError) Unwrap() error { return e.cause }
+
+func (e *exhaustedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "node %s has no free address for pod %s: ", e.node, e.pod)
+	kept := 0
+	for i, p := range e.pools {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(p.String())
+		kept += p.kept
+	}
+	switch {
+	case len(e.waiting) > 0:
+		fmt.Fprintf(&b, "; no other block: %s; delete pods, or add an IPPool", strings.Join(e.waiting, "; "))
+	case e.assigned:
+		b.WriteString("; no other block: the cluster assigns the blocks of this node; delete pods, or let them run on other nodes")
+	default:
+		b.WriteString("; another block is asked for, the next attempt may find it")
+	}
+	if kept > 0 {
+		b.WriteString("; AddressClaims that are not needed can be deleted")
+	}
+	return b.String()
+}
+
+func (p poolUse) String() string {
+	var b strings.Builder
+	named := make([]string, 0, namedBlocks)
+	for _, r := range p.blocks[:min(len(p.blocks), namedBlocks)] {
+		named = append(named, r.Subnet.String())
+	}
+	b.WriteString("block")
+	if len(p.blocks) > 1 {
+		b.WriteString("s")
+	}
+	b.WriteString(" " + strings.Join(named, ", "))
+	if more := len(p.blocks) - len(named); more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	if p.pool != "" {
+		b.WriteString(" of IPPool " + p.pool)
+	}
+	fmt.Fprintf(&b, ": %d addresses, %d in use", p.blocks.Size(), p.used)
+	separator := " ("
+	for i, u := range p.by {
+		if i == namedNamespaces {
+			fmt.Fprintf(&b, "; and %d more namespaces", len(p.by)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s%s %d, e.g. %s", separator, u.namespace, u.count, u.example)
+		separator = "; "
+	}
+	if len(p.by) > 0 {
+		b.WriteString(")")
+	}
+	if p.kept > 0 {
+		fmt.Fprintf(&b, ", %d kept by AddressClaims (e.g. for pod %s)", p.kept, p.keptFor)
+	}
+	return b.String()
+}
+
+// explainExhausted says of a refusal for want of addresses which pools, blocks
+// and pods it is about, where the registry knows such things.
+func (e *errand) explainExhausted(cerr *cni.Error) *cni.Error {
+	var cause *ipam.ExhaustedError
+	if e.cluster == nil || e.cluster.pods == nil || !errors.As(cerr, &cause) {
+		return cerr
+	}
+	err := &exhaustedError{node: e.cluster.node, pod: e.pod.Key(), waiting: e.cluster.keeper.Status().Waiting, cause: cause}
+	uses, viewErr := e.use(cause.Set)
+	if viewErr != nil {
+		return cerr
+	}
+	err.pools = uses
+	err.assigned = slices.ContainsFunc(uses, func(p poolUse) bool { return p.pool == "" })
+	return &cni.Error{Code: cerr.Code, Msg: err.Error(), Err: err}
+}
+
+// use looks up how the blocks of a set are used, by pool.
+func (e *errand) use(set ipam.Set) (uses []poolUse, err error) {
+	served, kept := e.seen.Load().served, *e.kept.Load()
+	// The caller's time may be over.
+	err = e.store.View(context.WithoutCancel(e.ctx), func(f *facts.Facts) error {
+		pools := map[string]*poolUse{}
+		usage := f.Usage(facts.Veth, "")
+		for _, r := range set {
+			name := ""
+			if i := slices.IndexFunc(served, func(l cluster.Lease) bool { return l.Subnet == r.Subnet }); i >= 0 {
+				name = served[i].Pool
+			}
+			if pools[name] == nil {
+				pools[name] = &poolUse{pool: name}
+			}
+			if err := pools[name].add(f, usage, r, kept); err != nil {
+				return err
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(pools)) {
+			uses = append(uses, *pools[name])
+		}
+		return nil
+	})
+	return uses, err
+}
+
+// add counts the use of one block.
+func (p *poolUse) add(f *facts.Facts, usage *ipam.Usage, r ipam.Range, kept wish.Holders) error {
+	p.blocks = append(p.blocks, r)
+	for addr, owner := range usage.Used {
+		if !r.Contains(addr) {
+			continue
+		}
+		k, err := attach.ParseKey(owner)
+		if err != nil {
+			return err
+		}
+		rec, _ := f.Get(k)
+		d, err := rec.Detail()
+		if err != nil {
+			return err
+		}
+		p.take(d.Pod, k)
+	}
+	slices.SortFunc(p.by, func(a, b usedBy) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.namespace, b.namespace))
+	})
+	for addr, pod := range kept {
+		if !isKeptFree(usage, r, addr) {
+			continue
+		}
+		if p.kept++; p.keptFor == "" || pod < p.keptFor {
+			p.keptFor = pod
+		}
+	}
+	return nil
+}
+
+func (p *poolUse) take(pod attach.Pod, k attach.Key) {
+	p.used++
+	u := usedBy{namespace: "namespace " + pod.Namespace, count: 1, example: "pod " + pod.String()}
+	if pod.Name == "" {
+		u.namespace, u.example = "pods without a name", k.String()
+	}
+	if i := slices.IndexFunc(p.by, func(b usedBy) bool { return b.namespace == u.namespace }); i >= 0 {
+		p.by[i].count++
+		return
+	}
+	p.by = append(p.by, u)
+}
