@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,61 +12,76 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"weft.dev/weft/test/cluster"
 )
 
 // A pod with the annotations kubernetes.io/ingress-bandwidth and
-// egress-bandwidth receives and sends as fast as they say, within 15 %.
+// egress-bandwidth receives and sends as fast as they say, within 15 %, over
+// either family.
 func testBandwidth(t *testing.T, s *suite) {
 	ns := s.namespace(t)
 	const ingress, egress = 10e6, 5e6 // bits a second
 	pod := s.start(t, sleeper(ns, "limited", "node1",
 		"kubernetes.io/ingress-bandwidth", "10M", "kubernetes.io/egress-bandwidth", "5M"))[0]
-	for _, dir := range []struct {
-		name   string
-		rate   float64
-		script string // %s: host and port of the other end, %d: bytes
-		other  func(conn net.Conn, size int64) (time.Duration, error)
-	}{
-		{"ingress", ingress, "mkfifo /tmp/open; nc %[1]s <>/tmp/open >/dev/null", sendAll},
-		{"egress", egress, "head -c %[2]d /dev/zero | nc %[1]s >/dev/null", receiveAll},
-	} {
-		const seconds = 4
-		size := int64(dir.rate / 8 * seconds)
-		listener := listenOn(t, s.Nodes[1], netip.AddrPortFrom(s.Nodes[1].Addresses[0], 0))
-		took := make(chan time.Duration, 1)
-		failed := make(chan error, 1)
-		go func() {
-			conn, err := listener.Accept()
-			if err != nil {
-				failed <- err
-				return
+	for _, address := range s.Nodes[1].Addresses {
+		for _, dir := range []direction{
+			{"ingress", ingress, "rm -f /tmp/open; mkfifo /tmp/open; nc %[1]s <>/tmp/open >/dev/null # %[2]d bytes", sendAll},
+			{"egress", egress, "head -c %[2]d /dev/zero | nc %[1]s >/dev/null", receiveAll},
+		} {
+			got, err := s.measure(t, pod, address, dir)
+			switch {
+			case err != nil:
+				t.Errorf("%s from %s: %v", dir.name, address, err)
+			case got < 0.85*dir.rate || got > 1.15*dir.rate:
+				t.Errorf("%s with %s: measured %.2f Mbit/s, want %.0f within 15 %%", dir.name, address, got/1e6, dir.rate/1e6)
+			default:
+				t.Logf("%s with %s: %.2f Mbit/s of %.0f", dir.name, address, got/1e6, dir.rate/1e6)
 			}
+		}
+	}
+}
+
+// direction is one in which a pod's traffic goes.
+type direction struct {
+	name   string
+	rate   float64 // bits a second
+	script string  // what the pod does: host and port of the other end, bytes
+	other  func(conn net.Conn, size int64) (time.Duration, error)
+}
+
+// measure has the pod and the second node, at that address of it, send as much as
+// takes 3 s at the direction's rate, and returns the rate.
+func (s *suite) measure(t *testing.T, pod *corev1.Pod, at netip.Addr, dir direction) (float64, error) {
+	t.Helper()
+	size := int64(dir.rate / 8 * 3)
+	listener := listenOn(t, s.Nodes[1], netip.AddrPortFrom(at, 0))
+	type result struct {
+		took time.Duration
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		conn, err := listener.Accept()
+		if err == nil {
 			defer conn.Close()
-			d, err := dir.other(conn, size)
-			if err != nil {
-				failed <- err
-				return
-			}
-			took <- d
-		}()
-		host, port, err := net.SplitHostPort(listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+			r.took, err = dir.other(conn, size)
 		}
-		s.sh(t, pod, fmt.Sprintf(dir.script, host+" "+port, size)+fmt.Sprintf(" # %d", size))
-		select {
-		case d := <-took:
-			got := float64(size) * 8 / d.Seconds()
-			t.Logf("%s: %.2f Mbit/s of %.0f", dir.name, got/1e6, dir.rate/1e6)
-			if got < 0.85*dir.rate || got > 1.15*dir.rate {
-				t.Errorf("%s: measured %.2f Mbit/s, want %.0f within 15 %%", dir.name, got/1e6, dir.rate/1e6)
-			}
-		case err := <-failed:
-			t.Error(err)
-		case <-time.After(30 * time.Second):
-			t.Errorf("%s: nothing for 30 s", dir.name)
-		}
+		r.err = err
+		done <- r
+	}()
+	host, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	s.sh(t, pod, fmt.Sprintf(dir.script, host+" "+port, size))
+	select {
+	case r := <-done:
+		return float64(size) * 8 / r.took.Seconds(), r.err
+	case <-time.After(30 * time.Second):
+		return 0, errors.New("nothing for 30 s")
 	}
 }
 

@@ -5,11 +5,12 @@
 // manifests that users get.
 //
 // TestCluster makes one dual-stack cluster with kube-proxy in nftables mode,
-// installs Weft as docs/install.md says, and runs the subtests of its table:
-// first those that share the cluster, at the same time, then those that break
-// something, one after the other, and the removal of Weft at last. TestIptables
-// makes a second, small cluster, for kube-proxy's other mode and VXLAN. Every test begins
-// with a comment that says what a user sees.
+// installs Weft with Helm as docs/install.md says, and runs the subtests of its
+// table: first those that share the cluster, at the same time, then those that
+// break something, one after the other, and the removal of Weft at last.
+// TestIptables makes a second cluster, for kube-proxy's other mode, VXLAN, and an
+// installation from the file of manifests. Every test begins with a comment that
+// says what a user sees.
 //
 //	go test -v ./test/e2e -run 'TestCluster$/^(install|together)$/^(sticky_addresses|)$'
 //

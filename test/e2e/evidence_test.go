@@ -42,11 +42,11 @@ func (s *suite) keepEvidence(t *testing.T) {
 	for _, n := range s.Nodes {
 		e.copyLogs(filepath.Join(n.Root, "var/log/pods"), n.Name+"-pods")
 		for name, argv := range map[string][]string{
-			"status":  {s.made.weft, "status"},
-			"journal": {s.made.weft, "pod", "list", "-o", "yaml"},
-			"ipam":    {s.made.weft, "ipam", "show"},
-			"check":   {s.made.weft, "ipam", "check", "--history"},
-			"trace":   {s.made.weft, "pod", "trace"},
+			"status":  {s.made.present.weft(), "status"},
+			"journal": {s.made.present.weft(), "pod", "list", "-o", "yaml"},
+			"ipam":    {s.made.present.weft(), "ipam", "show"},
+			"check":   {s.made.present.weft(), "ipam", "check", "--history"},
+			"trace":   {s.made.present.weft(), "pod", "trace"},
 			"links":   {"ip", "-details", "address"},
 			"routes":  {"sh", "-c", "ip route show table all; ip -6 route show table all; ip neighbour; ip -6 neighbour"},
 			"nft":     {"nft", "list", "ruleset"},

@@ -27,7 +27,7 @@ type suite struct {
 	*cluster.Cluster
 	objects dynamic.Interface // Weft's kinds
 	made    *artifacts
-	values  map[string]any // of the chart
+	way     way // in which Weft is installed
 	traces  *collector
 	// ran is how many tests have begun, and all how many there are: fewer begin
 	// where somebody chose some by -run.
@@ -62,6 +62,9 @@ var together = []test{
 	{"host port conflict", testHostPortConflict},
 	{"host ports at one address", testHostIP},
 	{"host port of a flow", testHostPortFlow},
+	{"sticky pod deleted by force", testStickyForced},
+	{"address of nobody", testNobody},
+	{"wrong pools", testWrongPools},
 }
 
 // alone come after them, in this order: each changes what others rely on, or
@@ -71,7 +74,10 @@ var alone = []test{
 	{"sequence", testSequence},
 	{"drained node", testDrain},
 	{"metrics", testMetrics},
+	{"wrong values", testWrongValues},
+	{"kubectl weft", testKubectl},
 	{"upgrade", testUpgrade},
+	{"all agents at once", testAgentsAtOnce},
 	{"force-deleted pods", testForceDeleted},
 	{"killed containerd", testKilledContainerd},
 	{"killed kubelet", testKilledKubelet},
@@ -84,6 +90,28 @@ var alone = []test{
 	{"uninstall", testUninstall},
 }
 
+// otherTogether and otherAlone are of what works in another way where packets
+// between the nodes go through VXLAN, and services and host ports are iptables'.
+var (
+	otherTogether = []test{
+		{"traffic between pods", testPodTraffic},
+		{"services", testServices},
+		{"names", testNames},
+		{"addresses on request", testFixed},
+		{"pools on request", testPools},
+		{"sticky addresses", testSticky},
+		{"sticky addresses of nobody", testAway},
+		{"host ports", testHostPorts},
+		{"host port of a flow", testHostPortFlow},
+		{"address of nobody", testNobody},
+	}
+	otherAlone = []test{
+		{"upgrade", testUpgrade},
+		{"reboot", testReboot},
+		{"uninstall", testUninstall},
+	}
+)
+
 func TestCluster(t *testing.T) {
 	s := start(t, cluster.Options{
 		Family:      "dual",
@@ -91,11 +119,31 @@ func TestCluster(t *testing.T) {
 		Taints:      []corev1.Taint{{Key: convert.NotReadyTaint, Effect: corev1.TaintEffectNoSchedule}},
 	})
 	s.traces = collect(t, s.Nodes[0])
-	s.values["config"] = map[string]any{
-		"tracing": map[string]any{"endpoint": s.traces.endpoint},
-		"gc":      map[string]any{"interval": "5s"}, // tests are in a hurry
-	}
-	if !t.Run("install", func(t *testing.T) { testInstall(t, s) }) {
+	s.way = &byHelm{values: map[string]any{
+		"pool": map[string]any{"spec": map[string]any{
+			"ipv4":     map[string]any{"cidr": pool4, "blockSize": 26},
+			"ipv6":     map[string]any{"cidr": pool6, "blockSize": 64},
+			"reserved": []string{reserved4, reserved6},
+		}},
+		"config": map[string]any{
+			"tracing": map[string]any{"endpoint": s.traces.endpoint},
+			"gc":      map[string]any{"interval": "5s"}, // tests are in a hurry
+		},
+	}}
+	s.run(t, testInstall, together, alone)
+}
+
+// TestIptables is the same cluster with kube-proxy's other mode, with VXLAN
+// between the nodes, and with Weft installed by kubectl alone.
+func TestIptables(t *testing.T) {
+	s := start(t, cluster.Options{Family: "dual", Proxy: "iptables"})
+	s.way = &byManifest{}
+	s.run(t, testInstallFile, otherTogether, otherAlone)
+}
+
+// run installs Weft and runs the tests.
+func (s *suite) run(t *testing.T, install func(*testing.T, *suite), together, alone []test) {
+	if !t.Run("install", func(t *testing.T) { install(t, s) }) {
 		return
 	}
 	s.all = int32(len(together) + len(alone))
@@ -112,24 +160,6 @@ func TestCluster(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			s.ran.Add(1)
 			t.Cleanup(func() { s.keepEvidence(t) })
-			e.run(t, s)
-		})
-	}
-}
-
-// TestIptables is the same cluster with kube-proxy's other mode, and with VXLAN
-// between the nodes.
-func TestIptables(t *testing.T) {
-	s := start(t, cluster.Options{Family: "dual", Proxy: "iptables"})
-	s.values["config"] = map[string]any{"network": map[string]any{"backend": map[string]any{"type": "vxlan"}}}
-	if !t.Run("install", func(t *testing.T) { s.install(t, s.made.tag) }) {
-		return
-	}
-	for _, e := range []test{
-		{"traffic between pods", testPodTraffic}, {"services", testServices}, {"names", testNames}, {"sticky addresses", testSticky}, {"host ports", testHostPorts},
-	} {
-		t.Run(e.name, func(t *testing.T) {
-			t.Parallel()
 			e.run(t, s)
 		})
 	}
@@ -153,7 +183,7 @@ func start(t *testing.T, o cluster.Options) *suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &suite{Cluster: c, made: made, values: chartValues()}
+	s := &suite{Cluster: c, made: made}
 	t.Cleanup(func() {
 		s.keepEvidence(t)
 		if err := errors.Join(c.Down(), os.RemoveAll(dir)); err != nil {

@@ -23,9 +23,8 @@ import (
 func testUninstall(t *testing.T, s *suite) {
 	ns := s.namespace(t)
 	pods := s.start(t, server(ns, "a", "node1"), withPort(server(ns, "b", "node2", "kubernetes.io/egress-bandwidth", "8M"), 18099))
-	manifest := s.render(t, s.made.tag, "uninstall.enabled=true")
-	s.kubectl(t, "-n", "kube-system", "delete", "daemonset", "weft", "--timeout=60s")
-	s.kubectl(t, "apply", "-f", manifest)
+	s.way.retire(t, s)
+	s.agentsGone(t)
 	holdsFor(t, 5*time.Second, "running pods", func(ctx context.Context) error {
 		return s.seesSource(ctx, pods[0], addressesOf(pods[1])[0], addressesOf(pods[0])[0])
 	})
@@ -34,15 +33,27 @@ func testUninstall(t *testing.T, s *suite) {
 	}
 	s.kubectl(t, "-n", "kube-system", "scale", "deployment/coredns", "--replicas=0")
 	s.drain(t)
-	s.kubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/weft-uninstall", "--timeout=120s")
+	s.rolledOut(t, "daemonset/weft-uninstall")
 	for _, n := range s.Nodes {
 		nothingLeft(t, n)
 	}
-	s.kubectl(t, "delete", "-f", manifest, "-f", s.render(t, s.made.tag), "--ignore-not-found", "--timeout=60s")
+	s.way.remove(t, s)
 	crds, err := s.Kubectl(t.Context(), "get", "crd", "-o", "name")
 	if err != nil || strings.Contains(crds, "weft.dev") {
 		t.Errorf("definitions after the removal: %v\n%s", err, crds)
 	}
+}
+
+// agentsGone waits until no agent runs.
+func (s *suite) agentsGone(t *testing.T) {
+	t.Helper()
+	await(t, 30*time.Second, "the agents to go", func(ctx context.Context) error {
+		agents, err := s.agentPods(ctx)
+		if err == nil && len(agents) > 0 {
+			err = fmt.Errorf("%d are there", len(agents))
+		}
+		return err
+	})
 }
 
 // drain deletes every pod that has a network of its own.

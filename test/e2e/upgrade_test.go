@@ -3,76 +3,42 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"weft.dev/weft/internal/install"
 	"weft.dev/weft/test/cluster"
 )
-
-// load is what the program in load/ reports.
-type load struct {
-	Streams, Exchanges, Requests int
-	Longest                      time.Duration
-	Errors                       []string
-}
-
-// loadPod is a pod that runs the program.
-func loadPod(namespace, name, node string, args ...string) *corev1.Pod {
-	return podOf(namespace, name, node, corev1.Container{Name: "main", Image: imageLoad, Command: append([]string{"/load"}, args...)})
-}
 
 // Weft is upgraded while connections are open and requests go on, between pods on
 // the same and on different nodes, directly and through a Service. No connection
 // breaks, no request fails; pods that are made meanwhile start, and others end.
+// Afterwards agent and plugin of every node are the new ones; the plugin was
+// replaced as a whole, and a call of the old one that was under way is served.
 func testUpgrade(t *testing.T, s *suite) {
 	ns := s.namespace(t)
-	servers := s.start(t, loadPod(ns, "server1", "node1", "server", ":7000"), loadPod(ns, "server2", "node2", "server", ":7000"))
-	var targets []string
-	for _, p := range servers {
-		for _, address := range addressesOf(p) {
-			targets = append(targets, netip.AddrPortFrom(address, 7000).String())
-		}
-	}
-	targets = append(targets, s.throughService(t, ns, "server2")...)
-	clients := s.start(t,
-		loadPod(ns, "client1", "node1", append([]string{"client", ":7001"}, targets...)...),
-		loadPod(ns, "client2", "node2", append([]string{"client", ":7001"}, targets...)...))
-	for _, c := range clients {
-		await(t, 30*time.Second, "the streams of "+c.Name, func(ctx context.Context) error {
-			l, err := s.load(ctx, c)
-			if err == nil && l.Streams != len(targets) {
-				err = fmt.Errorf("%d of %d are open", l.Streams, len(targets))
-			}
-			return err
-		})
-	}
+	load := s.underLoad(t, ns)
 	before := s.agents(t)
-	churn := s.churn(t, ns)
-	s.kubectl(t, "apply", "-f", s.render(t, s.made.next))
-	s.kubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/weft", "--timeout=180s")
-	made := churn()
-	for _, c := range clients {
-		l, err := s.load(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s: %d exchanges, %d requests, the longest took %s", c.Name, l.Exchanges, l.Requests, l.Longest)
-		if len(l.Errors) > 0 || l.Streams != len(targets) || l.Exchanges == 0 || l.Requests == 0 {
-			t.Errorf("%s has %d of %d streams left, and errors\n%s", c.Name, l.Streams, len(targets), strings.Join(l.Errors, "\n"))
-		}
+	plugins := map[string]*plugin{}
+	for _, n := range s.Nodes {
+		plugins[n.Name] = s.callPlugin(t, n)
 	}
+	churn := s.churn(t, ns)
+	s.way.upgrade(t, s)
+	s.rolledOut(t, "daemonset/weft")
+	made := churn()
+	s.unbroken(t, load)
 	t.Logf("%d pods were made and deleted during the upgrade", made)
 	if made < 2 {
 		t.Errorf("%d pods started during the upgrade, want some", made)
@@ -84,112 +50,113 @@ func testUpgrade(t *testing.T, s *suite) {
 	}
 	for _, n := range s.Nodes {
 		s.upgraded(t, n)
+		plugins[n.Name].replaced(t, s.made)
 	}
 }
 
-// throughService makes a Service for the pod and returns where it is reached, once
-// it is from every node.
-func (s *suite) throughService(t *testing.T, namespace, pod string) (targets []string) {
-	t.Helper()
-	for _, address := range s.service(t, namespace, pod, corev1.ServiceTypeClusterIP, 7000).Spec.ClusterIPs {
-		targets = append(targets, net.JoinHostPort(address, "80"))
-	}
-	for _, n := range s.Nodes {
-		for _, target := range targets {
-			await(t, 30*time.Second, "the Service at "+target+" on "+n.Name, func(ctx context.Context) error {
-				return n.Enter(func() error {
-					conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", target)
-					if err == nil {
-						err = conn.Close()
-					}
-					return err
-				})
-			})
-		}
-	}
-	return targets
-}
-
-// upgraded: agent and plugin on the node are of the next release.
+// upgraded: the agent on the node is of the next release, and all is well.
 func (s *suite) upgraded(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	text, err := askHTTP(t.Context(), n, netip.AddrPortFrom(n.Addresses[0], 9119), "metrics")
-	if err != nil || !strings.Contains(text, `version="`+s.made.next+`"`) {
-		t.Errorf("the agent of %s is not of version %s: %v", n.Name, s.made.next, err)
-	}
-	if _, err := os.Stat(filepath.Join(n.BinDir, "weft-cni")); err != nil {
-		t.Error(err)
+	if err != nil || !strings.Contains(text, `version="`+s.made.next.version+`"`) {
+		t.Errorf("the agent of %s is not of version %s: %v", n.Name, s.made.next.version, err)
 	}
 	await(t, 30*time.Second, n.Name, func(ctx context.Context) error { return s.settled(ctx, n) })
 }
 
-// load asks a client pod.
-func (s *suite) load(ctx context.Context, p *corev1.Pod) (l load, err error) {
-	text, err := askHTTP(ctx, s.host(p), netip.AddrPortFrom(addressesOf(p)[0], 7001), "")
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &l)
-	}
-	return l, err
+// plugin is the runtime's on a node, and a call of it that is under way.
+type plugin struct {
+	node   *cluster.Node
+	path   string
+	file   *os.File // as it was
+	call   *exec.Cmd
+	stdin  io.WriteCloser
+	stdout bytes.Buffer
 }
 
-// agents are the names of the agents' pods by node.
-func (s *suite) agents(t *testing.T) map[string]string {
+// callPlugin opens the plugin's file and begins a call, which waits for its
+// configuration.
+func (s *suite) callPlugin(t *testing.T, n *cluster.Node) *plugin {
 	t.Helper()
-	list, err := s.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=agent"})
+	p := &plugin{node: n, path: filepath.Join(n.BinDir, install.PluginName)}
+	var err error
+	if p.file, err = os.Open(p.path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.file.Close() })
+	p.call = exec.Command("/opt/cni/bin/" + install.PluginName)
+	p.call.Env = []string{"CNI_COMMAND=STATUS", "CNI_PATH=/opt/cni/bin"}
+	p.call.Stdout, p.call.WaitDelay = &p.stdout, time.Second
+	if p.stdin, err = p.call.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.stdin.Close() })
+	if err := n.Enter(p.call.Start); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// replaced: the file is another one with what the next release has, the one that
+// was there has what it had, and the call is served by it.
+func (p *plugin) replaced(t *testing.T, made *artifacts) {
+	t.Helper()
+	now, err := os.Open(p.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]string{}
-	for _, p := range list.Items {
-		if p.DeletionTimestamp == nil {
-			names[p.Spec.NodeName] = p.Name
-		}
+	defer now.Close()
+	if same, err := sameFile(p.file, now); same || err != nil {
+		t.Errorf("%s: the file was not replaced by another one: %v", p.path, err)
 	}
-	return names
-}
-
-// churn makes and deletes pods on both nodes until the function that it returns
-// is called, which returns how many started.
-func (s *suite) churn(t *testing.T, namespace string) (stop func() int) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	started := 0
-	for _, node := range []string{"node1", "node2"} {
-		wg.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				if err := s.comeAndGo(context.WithoutCancel(ctx), sleeper(namespace, fmt.Sprintf("churn-%s-%d", node, i), node)); err != nil {
-					t.Errorf("during the upgrade: %v", err)
-					return
-				}
-				mu.Lock()
-				started++
-				mu.Unlock()
-			}
-		})
-	}
-	return func() int {
-		cancel()
-		wg.Wait()
-		return started
-	}
-}
-
-// comeAndGo makes a pod, waits until it is Ready, and deletes it.
-func (s *suite) comeAndGo(ctx context.Context, p *corev1.Pod) error {
-	pods := s.Client().CoreV1().Pods(p.Namespace)
-	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	err := awaitErr(ctx, starting, "pod "+p.Name+" to be Ready", func(ctx context.Context) error {
-		got, err := pods.Get(ctx, p.Name, metav1.GetOptions{})
-		if err == nil && !isReady(got) {
-			err = fmt.Errorf("it is %s", got.Status.Phase)
-		}
-		return err
-	})
+	running, err := os.Open(fmt.Sprintf("/proc/%d/exe", p.call.Process.Pid))
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, strings.Join(s.events(ctx, p.Namespace, p.Name), "\n"))
+		t.Fatal(err)
 	}
-	return pods.Delete(ctx, p.Name, metav1.DeleteOptions{})
+	defer running.Close()
+	if same, err := sameFile(p.file, running); !same || err != nil {
+		t.Errorf("%s: the call that is under way does not run the file that was there: %v", p.path, err)
+	}
+	for _, f := range []struct {
+		file *os.File
+		want release
+	}{{p.file, made.present}, {now, made.next}} {
+		got, err := io.ReadAll(f.file)
+		want, err2 := os.ReadFile(filepath.Join(f.want.bin, install.PluginName))
+		if err := errors.Join(err, err2); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: want the plugin of %s, found another one: %v", p.path, f.want.version, err)
+		}
+	}
+	if err := p.finish(); err != nil {
+		t.Errorf("the call of the plugin on %s that was under way: %v\n%s", p.node.Name, err, p.stdout.String())
+	}
+}
+
+// finish gives the call the node's configuration, and returns how it ended.
+func (p *plugin) finish() error {
+	text, err := os.ReadFile(filepath.Join(p.node.ConfDir, "10-weft.conflist"))
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Name    string
+		Plugins []map[string]any
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	config := list.Plugins[0]
+	config["name"], config["cniVersion"] = list.Name, "1.1.0"
+	err = json.NewEncoder(p.stdin).Encode(config)
+	return errors.Join(err, p.stdin.Close(), p.call.Wait())
+}
+
+// sameFile says whether both are one file.
+func sameFile(a, b *os.File) (bool, error) {
+	ai, err := a.Stat()
+	bi, err2 := b.Stat()
+	if err := errors.Join(err, err2); err != nil {
+		return false, err
+	}
+	return os.SameFile(ai, bi), nil
 }
