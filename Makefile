@@ -21,9 +21,7 @@ COMPONENTS := etcd kubernetes containerd runc coredns helm
 
 # grpcnotrace: without grpc's debug pages, and with them html/template, the linker
 # need not keep every method of every type. 6 MiB less, in memory too.
-TAGS := grpcnotrace
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -tags $(TAGS)
-LDFLAGS := -s -w
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 
 # What demonstration and tests need from Debian, by the command or file that proves it.
 DEBIAN := ip:iproute2 nft:nftables iptables:iptables ping:iputils-ping iperf3:iperf3 conntrack:conntrack \
@@ -54,17 +52,15 @@ image: build ## Make the container image bin/weft-image.tar, for amd64 and arm64
 build: binaries ## Build static binaries: bin/ for this machine, bin/amd64 and bin/arm64
 	for arch in amd64 arm64; do \
 	  echo "building for $$arch"; \
-	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/$$arch/weft-cni ./cmd/weft-cni; \
+	  GOARCH=$$arch $(GO_BUILD) -o bin/$$arch/ ./cmd/...; \
 	  ln -f bin/$$arch/weft-cni bin/$$arch/weft-ipam; \
-	  GOARCH=$$arch $(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/$$arch/weft ./cmd/weft; \
 	done
 
 .PHONY: binaries
 binaries: ## Build them for this machine only
 	@echo "building bin/weft-cni, bin/weft-ipam, bin/weft"
-	@$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/weft-cni ./cmd/weft-cni
+	@$(GO_BUILD) -o bin/ ./cmd/...
 	@ln -f bin/weft-cni bin/weft-ipam
-	@$(GO_BUILD) -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/weft ./cmd/weft
 
 ##@ Prove
 

@@ -118,12 +118,11 @@ func (a *artifacts) releases() error {
 	return os.WriteFile(filepath.Join(a.next.chart, "Chart.yaml"), file, 0o644)
 }
 
-// buildImage builds Weft's image as the Makefile does, for this machine only. The
-// plugin knows no version: there, the build id makes the difference.
+// buildImage builds Weft's image as the Makefile does, for this machine only.
 func (a *artifacts) buildImage(r release) error {
 	archive := filepath.Join(a.dir, r.version+".tar")
 	steps := [][]string{
-		{"env", "CGO_ENABLED=0", "go", "-C", a.root, "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w -buildid=" + r.version, "-o", filepath.Join(r.bin, "weft-cni"), "./cmd/weft-cni"},
+		{"env", "CGO_ENABLED=0", "go", "-C", a.root, "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w -X main.version=" + r.version, "-o", filepath.Join(r.bin, "weft-cni"), "./cmd/weft-cni"},
 		{"env", "CGO_ENABLED=0", "go", "-C", a.root, "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w -X main.version=" + r.version, "-o", r.weft(), "./cmd/weft"},
 		{"go", "-C", a.root, "run", "./hack/image", "-bin", filepath.Dir(r.bin), "-architectures", runtime.GOARCH, "-created", "1700000000",
 			"-name", r.image(), "-version", r.version, "-o", archive},
