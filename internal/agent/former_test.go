@@ -112,6 +112,27 @@ func TestFormerSandboxTakesItsLeaseAlong(t *testing.T) {
 	})
 }
 
+// While ADD waits, the node's network changes: the pod gets the one that is there
+// when it goes on.
+func TestNetworkAfterTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := pods(t)
+		w.keeps("shop/web-0", "10.42.1.7")
+		w.pod("web-0", map[string]string{wish.Sticky: "true"})
+		k := w.recorded(t, "old", attach.Spec{Pod: web0, Addresses: []attach.Address{{Addr: netip.MustParseAddr("10.42.1.7")}}})
+		before := w.network.Load()
+		after := *before
+		after.MTU = before.MTU - 150
+		time.AfterFunc(time.Second, func() {
+			w.network.Store(&after)
+			w.released(t, k)
+		})
+		if _, _, n, cerr := w.ask("web-0"); cerr != nil || n.MTU != after.MTU {
+			t.Errorf("%v: MTU %d, want %d", cerr, n.MTU, after.MTU)
+		}
+	})
+}
+
 // Nobody is told of what the pod's own former sandbox holds.
 func TestFormerSandboxIsNoEvent(t *testing.T) {
 	for pod, want := range map[attach.Pod]int{web0: 0, {Namespace: "shop", Name: "web-1"}: 1, {}: 1} {

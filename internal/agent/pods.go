@@ -49,35 +49,40 @@ func (e *errand) network(cfg *cni.Config) (engine.Network, *cni.Error) {
 	if why := *e.unready.Load(); why != "" {
 		return engine.Network{}, cni.Errorf(cni.CodeTryAgain, "%s", why)
 	}
-	n := e.Agent.network.Load().For(cfg.Name, cfg.MTU)
+	current := func() engine.Network { return e.Agent.network.Load().For(cfg.Name, cfg.MTU) }
 	if e.cluster == nil {
 		e.pod = cluster.Pod{Namespace: cfg.Args.Pod.Namespace, Name: cfg.Args.Pod.Name, UID: cfg.Args.Pod.UID}
 		e.awaitFormer(cfg.Want, cfg.Ports)
-		return n, nil
+		return current(), nil
 	}
 	if e.verb == cni.Status && e.cluster.pods != nil {
 		// A node whose addresses are all in use is not broken. The kubelet would
 		// report it as NotReady, and the pods that run well would be evicted.
+		n := current()
 		n.Pool = ipam.Pool{}
 		return n, nil
 	}
 	pod, cerr := e.find(cfg.Args.Pod)
 	if cerr != nil {
-		return n, cerr
+		return engine.Network{}, cerr
 	}
 	e.pod = pod
 	e.course.Mark(timeline.PodKnown)
 	w, err := wish.Parse(pod.Annotations, e.cluster.namespace(pod.Namespace).Annotations)
+	if err == nil {
+		err = reconcileWishes(cfg, w)
+	}
+	if err == nil {
+		err = e.decide(w, cfg)
+	}
+	n := current() // not before: much may change while something is waited for
+	if err == nil {
+		err = narrow(&n, w)
+	}
+	if err == nil {
+		err = e.choice(&n)
+	}
 	if err != nil {
-		return n, e.refuse(err)
-	}
-	if err := reconcileWishes(cfg, w, &n); err != nil {
-		return n, e.refuse(err)
-	}
-	if err := e.decide(w, cfg); err != nil {
-		return n, e.refuse(err)
-	}
-	if err := e.choice(&n); err != nil {
 		return n, e.refuse(err)
 	}
 	n.Avoid = e.avoid
@@ -123,7 +128,7 @@ func isPod(p cluster.Pod, uid string) bool { return uid == "" || uid == p.UID ||
 
 // reconcileWishes lets the call follow the pod's wishes that are not about
 // addresses. What the call itself asks for counts, but must not differ.
-func reconcileWishes(cfg *cni.Config, w wish.Wish, n *engine.Network) error {
+func reconcileWishes(cfg *cni.Config, w wish.Wish) error {
 	refuse := func(annotation string, wanted, found any) error {
 		return &wish.RefusedError{Reason: wish.InvalidAnnotation, Msg: fmt.Sprintf(
 			"%s asks for %v, but the call of the runtime for %v; ask for it in one place", annotation, wanted, found)}
@@ -137,13 +142,19 @@ func reconcileWishes(cfg *cni.Config, w wish.Wish, n *engine.Network) error {
 	if len(w.Addresses) > 0 && len(cfg.Want) > 0 && !slices.Equal(w.Addresses, cfg.Want) {
 		return refuse(wish.IPv4+" or "+wish.IPv6, w.Addresses, cfg.Want)
 	}
-	if w.MTU != 0 {
-		if w.MTU > n.MTU {
-			return &wish.RefusedError{Reason: wish.InvalidAnnotation, Msg: fmt.Sprintf(
-				"%s asks for %d bytes, but this node's network takes %d at most; ask for less", wish.MTU, w.MTU, n.MTU)}
-		}
-		n.MTU = w.MTU
+	return nil
+}
+
+// narrow gives the network the MTU that the pod asks for.
+func narrow(n *engine.Network, w wish.Wish) error {
+	if w.MTU == 0 {
+		return nil
 	}
+	if w.MTU > n.MTU {
+		return &wish.RefusedError{Reason: wish.InvalidAnnotation, Msg: fmt.Sprintf(
+			"%s asks for %d bytes, but this node's network takes %d at most; ask for less", wish.MTU, w.MTU, n.MTU)}
+	}
+	n.MTU = w.MTU
 	return nil
 }
 

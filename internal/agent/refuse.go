@@ -61,8 +61,8 @@ func (e *errand) lament(cerr *cni.Error) {
 	var pool *exhaustedPoolError
 	var port *facts.PortError
 	event := registry.Event{Pod: e.pod, Warning: true, Message: cerr.Error()}
-	if !strings.Contains(event.Message, "pod "+e.pod.Key()) {
-		event.Message = "pod " + e.pod.Key() + ": " + event.Message
+	if key := "pod " + e.pod.Key(); !strings.HasPrefix(event.Message, key+":") && !strings.Contains(event.Message, "for "+key+":") {
+		event.Message = key + ": " + event.Message
 	}
 	switch {
 	case errors.As(cerr, &refused):

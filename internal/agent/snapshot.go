@@ -71,7 +71,7 @@ func (a *Agent) use(f *facts.Facts, now time.Time) []metrics.Pool {
 	names := [2]string{"ipv4", "ipv6"}
 	sums := map[key]metrics.Pool{}
 	n, usage := a.network.Load(), f.Usage(facts.Veth, "")
-	served := a.seen.Load().served
+	served, kept := a.seen.Load().served, *a.kept.Load()
 	for _, set := range n.Pool.Sets {
 		for _, r := range set {
 			k := key{family: names[family(r.Subnet.Addr())]}
@@ -85,6 +85,7 @@ func (a *Agent) use(f *facts.Facts, now time.Time) []metrics.Pool {
 				sum.Size = st.Total
 			}
 			sum.Used += uint64(st.Used)
+			sum.Kept += keptFree(usage, r, kept)
 			sum.Cooling += uint64(st.Cooling)
 			sum.Foreign += uint64(st.Foreign)
 			sums[k] = sum

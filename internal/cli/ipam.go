@@ -16,6 +16,8 @@ import (
 	"weft.dev/weft/internal/view"
 )
 
+const repairFlag = "repair"
+
 func newIPAMCommand() *cobra.Command {
 	var s stateFlags
 	cmd := group("ipam", "Show, check and repair the addresses of this node")
@@ -99,7 +101,7 @@ collection has done.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&fix, "repair", false, "rebuild a damaged journal; the agent must be stopped")
+	cmd.Flags().BoolVar(&fix, repairFlag, false, "rebuild a damaged journal; the agent must be stopped")
 	cmd.Flags().BoolVar(&history, "history", false, "show what garbage collection did")
 	return cmd
 }

@@ -90,6 +90,9 @@ a node could not be asked, or its command failed.`,
 
 // runOnNodes makes a command and those below it run on nodes.
 func runOnNodes(c *cobra.Command, t *kubectl.Target, run onNodes) {
+	if f := c.Flags().Lookup(repairFlag); f != nil {
+		f.Hidden = true
+	}
 	c.Example = strings.ReplaceAll(c.Example, "  weft ", "  kubectl weft ")
 	for _, sub := range c.Commands() {
 		runOnNodes(sub, t, run)
@@ -99,8 +102,13 @@ func runOnNodes(c *cobra.Command, t *kubectl.Target, run onNodes) {
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		target := *t
-		if target.Node == "" && changes(cmd) {
+		switch {
+		case target.Timeout < 0:
+			return fmt.Errorf("--timeout %s: want a duration, or 0 for no limit", target.Timeout)
+		case target.Node == "" && cmd.Name() == "release":
 			return fmt.Errorf("%s changes what a node has: say which by --node", cmd.CommandPath())
+		case isSet(cmd, repairFlag):
+			return fmt.Errorf("--%s wants the agent stopped, in whose pod this would run: stop it and run weft ipam check --%[1]s on the node", repairFlag)
 		}
 		command, err := toCommand(cmd, args)
 		if err != nil {
@@ -116,10 +124,9 @@ func runOnNodes(c *cobra.Command, t *kubectl.Target, run onNodes) {
 	}
 }
 
-// changes reports whether a command does more than look.
-func changes(cmd *cobra.Command) bool {
-	fix, _ := cmd.Flags().GetBool("repair")
-	return fix || cmd.Name() == "release"
+func isSet(cmd *cobra.Command, flag string) bool {
+	set, err := cmd.Flags().GetBool(flag)
+	return err == nil && set
 }
 
 // toCommand is the command line for the nodes: all that is not the plugin's own.

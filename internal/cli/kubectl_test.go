@@ -41,14 +41,15 @@ func TestKubectlPlugin(t *testing.T) {
 		"ipam show --addresses":    {run{everywhere, kubectl.Command{Args: []string{"ipam", "show", "--addresses=true"}}}, ""},
 		"ipam release x --node w3": {run{kubectl.Target{Node: "w3", Timeout: usual}, kubectl.Command{Args: []string{"ipam", "release"}, Operands: []string{"x"}}}, ""},
 
-		"ipam release x":      {run{}, "kubectl weft ipam release changes what a node has: say which by --node"},
-		"ipam check --repair": {run{}, "say which by --node"},
-		"status -o xml":       {run{}, `output format "xml"`},
-		"stauts":              {run{}, "Did you mean this?\n\tstatus"},
-		"pod lst":             {run{}, `unknown command "lst" for "kubectl weft pod"`},
-		"pod show":            {run{}, "accepts 1 arg"},
-		"agent --config x":    {run{}, "unknown command"},
-		"uninstall":           {run{}, `unknown command "uninstall"`},
+		"ipam release x":       {run{}, "kubectl weft ipam release changes what a node has: say which by --node"},
+		"ipam check --repair":  {run{}, "wants the agent stopped"},
+		"status --timeout -5s": {run{}, "want a duration, or 0"},
+		"status -o xml":        {run{}, `output format "xml"`},
+		"stauts":               {run{}, "Did you mean this?\n\tstatus"},
+		"pod lst":              {run{}, `unknown command "lst" for "kubectl weft pod"`},
+		"pod show":             {run{}, "accepts 1 arg"},
+		"agent --config x":     {run{}, "unknown command"},
+		"uninstall":            {run{}, `unknown command "uninstall"`},
 	} {
 		t.Run(line, func(t *testing.T) {
 			var got run

@@ -10,7 +10,6 @@ import (
 	"io"
 	"unicode/utf8"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 )
 
@@ -29,22 +28,22 @@ func (c *cluster) printDocument(answers []*answer, command Command, stdout, stde
 	t := tally{pod: command.Pod}
 	for _, a := range answers {
 		<-a.done
-		if apierrors.IsForbidden(a.err) {
-			return c.explain(a.err)
-		}
 		t.count(a)
 		a.printRemarks(stderr)
 	}
+	if t.banned() {
+		return c.explain(t.ban)
+	}
 	entries := []entry{}
 	for _, a := range answers {
-		if t.answered == 0 || !t.unknowing(a) { // who does not know the pod is of interest only if nobody does
+		if t.answered == 0 || t.pod == "" || !a.refused() { // who does not know the pod is of interest only if nobody does
 			entries = append(entries, entryOf(a))
 		}
 	}
 	if err := writeDocument(stdout, command.Format, entries); err != nil {
 		return err
 	}
-	return t.conclude(stderr)
+	return t.conclude(c, stderr)
 }
 
 func entryOf(a *answer) entry {

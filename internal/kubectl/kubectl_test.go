@@ -114,7 +114,7 @@ func TestRun(t *testing.T) {
 		"no such node":       {"admin", Target{Node: "other"}, status, []string{"error: the cluster has no node other; see: kubectl get nodes"}},
 		"wrong namespace":    {"admin", Target{Namespace: "shop"}, status, []string{"error: no node has an agent: there is no pod with labels " + Selector + " in namespace shop"}},
 		"only other's right": {"runner", Target{}, status, []string{`error: list the agents' pods: pods is forbidden: User "runner" cannot list`}},
-		"may list only":      {"reader", Target{}, status, []string{"==> crashes", "node crashes: ", `error: pods "weft-hangs" is forbidden: User "reader" cannot get resource "pods/exec"`}},
+		"may list only":      {"reader", Target{}, status, []string{"==> crashes", "node crashes: ", "==> image", "node image: ", "==> narrow", "node narrow: ", `nodes hangs, refuses, rolls: pods "weft-`, "error: 6 of 6 nodes failed: "}},
 		"may nothing":        {"nobody", Target{}, status, []string{`error: list the agents' pods: pods is forbidden: User "nobody" cannot list`}},
 
 		"a pod's node":          {"admin", Target{}, about("shop/web-0"), []string{"error: node crashes: " + crashes}},

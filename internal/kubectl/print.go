@@ -19,6 +19,8 @@ type tally struct {
 	asked    int    // nodes
 	answered int    // of them, without an error
 	failed   []string
+	barred   []string // of them, those on which the user may not run commands
+	ban      error    // in the API server's words
 	none     []string // nodes without an agent
 	unknown  []ignorance
 }
@@ -41,6 +43,9 @@ func (t *tally) count(a *answer) string {
 		t.none = append(t.none, a.agent.node)
 	case failure == "":
 		t.answered++
+	case apierrors.IsForbidden(a.err):
+		t.failed, t.barred, t.ban = append(t.failed, a.agent.node), append(t.barred, a.agent.node), a.err
+		return ""
 	case t.pod != "" && a.refused():
 		i := slices.IndexFunc(t.unknown, func(u ignorance) bool { return u.text == failure })
 		if i < 0 {
@@ -55,11 +60,28 @@ func (t *tally) count(a *answer) string {
 	return failure
 }
 
-// unknowing reports whether a node is one of those that know nothing of the pod.
-func (t *tally) unknowing(a *answer) bool { return t.pod != "" && a.refused() }
+// summed reports whether a node is one of several of which the same is to be said,
+// once: that they know nothing of the pod, that they have no agent, or that the user
+// may not ask them.
+func (t *tally) summed(a *answer) bool {
+	return t.pod != "" && a.refused() || errors.Is(a.err, errNoPod) || apierrors.IsForbidden(a.err)
+}
+
+// banned reports whether the user may run commands on no node.
+func (t *tally) banned() bool { return t.ban != nil && len(t.barred) == t.asked }
 
 // conclude prints what is to be said of several nodes, and returns the error.
-func (t *tally) conclude(stderr io.Writer) error {
+func (t *tally) conclude(c *cluster, stderr io.Writer) error {
+	if t.banned() {
+		return c.explain(t.ban)
+	}
+	if t.ban != nil {
+		why := t.ban
+		if t.answered == 0 {
+			why = c.explain(why)
+		}
+		fmt.Fprintf(stderr, "%s: %s\n", nodes(t.barred), why)
+	}
 	for _, u := range t.unknown {
 		fmt.Fprintf(stderr, "%s: %s\n", nodes(u.nodes), u.text)
 	}
@@ -89,20 +111,16 @@ func (c *cluster) printPlain(a *answer, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// printTables prints each answer as soon as it and those before it are there. It
-// ends with the first that shows that the user has no right to any.
+// printTables prints each answer as soon as it and those before it are there.
 func (c *cluster) printTables(ctx context.Context, answers []*answer, pod string, stdout, stderr io.Writer) error {
 	t := tally{pod: pod}
 	for _, a := range answers {
 		<-a.done
-		switch {
-		case apierrors.IsForbidden(a.err):
-			return c.explain(a.err)
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %d of %d nodes have answered", errInterrupted, t.asked, len(answers))
 		}
 		failure := t.count(a)
-		if t.unknowing(a) || errors.Is(a.err, errNoPod) {
+		if t.summed(a) {
 			continue
 		}
 		fmt.Fprintf(stdout, "==> %s\n", a.agent.node)
@@ -116,7 +134,7 @@ func (c *cluster) printTables(ctx context.Context, answers []*answer, pod string
 		}
 		a.printRemarks(stderr)
 	}
-	return t.conclude(stderr)
+	return t.conclude(c, stderr)
 }
 
 // nodes and names list nodes for people: there may be thousands.

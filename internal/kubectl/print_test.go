@@ -134,6 +134,24 @@ func TestForbiddenOnce(t *testing.T) {
 	}
 }
 
+// Who may not do it on one of the nodes sees what the others say.
+func TestForbiddenOnOne(t *testing.T) {
+	no := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "weft-b", errors.New("a policy says no"))
+	list := []said{{node: "a", stdout: "1\n"}, {node: "b", err: no}, {node: "c", stdout: "3\n"}}
+	var stdout, stderr strings.Builder
+	err := new(cluster).printTables(t.Context(), told(t, list), "", &stdout, &stderr)
+	if want := "==> a\n1\n==> c\n3\n"; stdout.String() != want || !strings.Contains(stderr.String(), "node b: ") || err == nil || err.Error() != "1 of 3 nodes failed: b" {
+		t.Errorf("%q, %q, %v", &stdout, &stderr, err)
+	}
+	stdout.Reset()
+	stderr.Reset()
+	err = new(cluster).printDocument(told(t, list), Command{Format: "json"}, &stdout, &stderr)
+	var got []entry
+	if jerr := json.Unmarshal([]byte(stdout.String()), &got); jerr != nil || len(got) != 3 || !strings.Contains(got[1].Error, "a policy says no") || string(got[2].Output) != "3" || err == nil {
+		t.Errorf("%q, %q, %v", &stdout, &stderr, err)
+	}
+}
+
 // Whatever nodes print, the document can be read, has every node, and has what was
 // JSON as the value that it was.
 func TestDocumentIsWhole(t *testing.T) {

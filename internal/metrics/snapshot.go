@@ -27,6 +27,7 @@ type Pool struct {
 	Family  string // "ipv4" or "ipv6"
 	Size    uint64 // addresses that pods can get; saturated
 	Used    uint64 // of these
+	Kept    uint64 // of these: unused, and kept for certain pods
 	Cooling uint64 // of these: free, and given last
 	Foreign uint64 // used, but not to be given any more
 }

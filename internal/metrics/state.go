@@ -16,6 +16,7 @@ var (
 
 	poolSize    = desc("weft_pool_addresses", "Addresses of this node's blocks that pods can get, by pool and family.", "pool", "family")
 	poolUsed    = desc("weft_pool_used_addresses", "Of them, those that pods have.", "pool", "family")
+	poolKept    = desc("weft_pool_kept_addresses", "Of them, those that no pod has now and that AddressClaims keep.", "pool", "family")
 	poolCooling = desc("weft_pool_cooling_addresses", "Of them, those released so recently that they are given last.", "pool", "family")
 	poolForeign = desc("weft_pool_foreign_addresses", "Addresses that pods have and that are not given any more.", "pool", "family")
 
@@ -43,7 +44,7 @@ var (
 // Describe implements prometheus.Collector.
 func (state) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		ready, poolSize, poolUsed, poolCooling, poolForeign, attachments, leases, refused, contact, contactSince, rejected,
+		ready, poolSize, poolUsed, poolKept, poolCooling, poolForeign, attachments, leases, refused, contact, contactSince, rejected,
 		desired, pending, failing, inSync, lag, readTook, journalRecords, journalBytes, reaping, collected,
 	} {
 		out <- d
@@ -60,6 +61,7 @@ func (s state) Collect(out chan<- prometheus.Metric) {
 	for _, p := range now.Pools {
 		gauge(poolSize, float64(p.Size), p.Pool, p.Family)
 		gauge(poolUsed, float64(p.Used), p.Pool, p.Family)
+		gauge(poolKept, float64(p.Kept), p.Pool, p.Family)
 		gauge(poolCooling, float64(p.Cooling), p.Pool, p.Family)
 		gauge(poolForeign, float64(p.Foreign), p.Pool, p.Family)
 	}

@@ -51,7 +51,7 @@ func (d *decider) covered(subnet netip.Prefix) bool {
 
 func stillUsed(b Block) string {
 	if n := b.Size - min(b.Free, b.Size); n > 0 {
-		return fmt.Sprintf("%d of its addresses are in use or cooling down", n)
+		return fmt.Sprintf("%d of its addresses are in use, kept for pods or cooling down", n)
 	}
 	return "pods have addresses of it"
 }

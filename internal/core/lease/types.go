@@ -40,7 +40,7 @@ type Input struct {
 type Block struct {
 	Subnet netip.Prefix
 	Size   uint64 // addresses that pods can get; saturated
-	Free   uint64 // of them, neither in use nor cooling down; saturated
+	Free   uint64 // of them, neither in use nor kept for pods nor cooling down; saturated
 	// IdleSince is when the last address was released, in Unix nanoseconds, or
 	// any earlier time if that is not known; 0 while there is one in use.
 	IdleSince int64
