@@ -269,7 +269,7 @@ func TestLeaseDeletedFromOutside(t *testing.T) {
 	if got := n.expectServed(t, 1); got[0] == block || n.ipam.blocks[block].pods != 2 {
 		t.Fatalf("serves %v", got)
 	}
-	n.expectWaiting(t, "block "+block.String()+" was lost to b; 2 of its addresses are in use or cooling down")
+	n.expectWaiting(t, "block "+block.String()+" was lost to b; 2 of its addresses are in use, kept for pods or cooling down")
 }
 
 // IPAM fails: nothing is deleted or claimed on its account, and it is told
