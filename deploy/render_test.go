@@ -112,7 +112,6 @@ func TestUpgradeReplacesAgents(t *testing.T) {
 		`cni.confFile="00-weft.conflist"`:                  false,
 		`config.log.format="text"`:                         true,
 		`config.log=null`:                                  true,
-		`config.nodeName="n1"`:                             true,
 		`config.socket="/run/weft/a.sock"`:                 true,
 		`config.cluster.leaseIdleAfter="5m"`:               true,
 		`config.cluster.kubernetes={"server":"https://a"}`: true,
@@ -120,7 +119,6 @@ func TestUpgradeReplacesAgents(t *testing.T) {
 		`pool.spec.ipv4.blockSize=25`:                      true,
 		`pool.create=false`:                                true,
 		`listen.address="127.0.0.1"`:                       true,
-		`config.listen="127.0.0.2:9119"`:                   true,
 		`stateDir="/run/pods/weft"`:                        true,
 		`cni.confDir="/var/lib/k/net.d"`:                   true, // a mount
 		`image={"repository":"registry.example/weft"}`:     true,
@@ -143,14 +141,18 @@ func agents(t *testing.T, values ...string) corev1.PodTemplateSpec {
 
 func TestValuesAreChecked(t *testing.T) {
 	for value, want := range map[string]string{
-		`imgae={"tag":"v9"}`:       "imgae",
-		`listen.port=0`:            "port",
-		`stateDir="/weft"`:         "stateDir",
-		`stateDir="/run/my state"`: "stateDir",
-		`cni.confFile="10-weft"`:   "confFile",
-		`uninstall.wait="long"`:    "wait",
-		`uninstall.enabled="yes"`:  "enabled",
-		`image.pullPolicy="Maybe"`: "pullPolicy",
+		`imgae={"tag":"v9"}`:                                  "imgae",
+		`listen.port=0`:                                       "port",
+		`stateDir="/weft"`:                                    "stateDir",
+		`stateDir="/run/my state"`:                            "stateDir",
+		`cni.confFile="10-weft"`:                              "confFile",
+		`config.nodeName="node2"`:                             "config.nodeName cannot be set: it would give all nodes one name",
+		`config.stateDir="/run/x"`:                            "config.stateDir cannot be set: it is the value stateDir",
+		`config.listen=":9119"`:                               "config.listen cannot be set",
+		`config.cni={"confFile":"/etc/cni/net.d/x.conflist"}`: "config.cni.confFile cannot be set",
+		`uninstall.wait="long"`:                               "wait",
+		`uninstall.enabled="yes"`:                             "enabled",
+		`image.pullPolicy="Maybe"`:                            "pullPolicy",
 
 		`config.netwrok={"mtu":1400}`:                                                 "at '/config': additional properties 'netwrok' not allowed",
 		`config.network.mtu=67`:                                                       "at '/config/network/mtu'",

@@ -104,6 +104,17 @@ func TestNodeNameDefaultsToTheHostName(t *testing.T) {
 	}
 }
 
+// One configuration for all nodes must not give them one name.
+func TestNodeNameOfAnotherNode(t *testing.T) {
+	t.Setenv("NODE_NAME", "node1")
+	for name, want := range map[string]bool{"": true, "node1": true, "node2": false} {
+		_, err := ParseAgentConfiguration([]byte(`{"apiVersion": "weft.dev/v1alpha1", "kind": "AgentConfiguration", "nodeName": "` + name + `", "cluster": {"kubernetes": {}}}`))
+		if good := err == nil; good != want || err != nil && !strings.Contains(err.Error(), `this is node "node1"`) {
+			t.Errorf("nodeName %q: %v", name, err)
+		}
+	}
+}
+
 func TestClusterRefused(t *testing.T) {
 	cases := map[string]struct{ from, to, want string }{
 		"ranges too":            {"network: {}", "network: {ranges: [[{subnet: 10.0.0.0/24}]]}", "network.ranges: are given, and cluster too"},

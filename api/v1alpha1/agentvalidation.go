@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,6 +113,9 @@ func (c *AgentConfiguration) validateCluster(reject rejector) {
 	}
 	if !nodeName.MatchString(c.NodeName) || len(c.NodeName) > 253 {
 		reject("nodeName", "%q: want the name of a Node: at most 253 of a-z, 0-9, '-' and '.', a letter or digit at both ends", c.NodeName)
+	}
+	if env := os.Getenv("NODE_NAME"); env != "" && c.NodeName != env {
+		reject("nodeName", "is %q, but this is node %q by the environment's NODE_NAME, and two nodes of one name give the same addresses; remove nodeName", c.NodeName, env)
 	}
 	k := c.Cluster.Kubernetes
 	switch {

@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -111,7 +112,11 @@ func ended(t *corev1.ContainerStateTerminated, restarts int32) string {
 		what += fmt.Sprintf(", %d restarts", restarts)
 	}
 	lines := strings.Split(strings.TrimSpace(t.Message), "\n")
-	return words(what, strings.TrimSpace(lines[len(lines)-1]))
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if json.Valid([]byte(last)) { // what it logged before it was killed; why it ends itself it says in words
+		last = ""
+	}
+	return words(what, last)
 }
 
 // unscheduled says why a pod has no node.

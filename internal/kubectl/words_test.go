@@ -45,6 +45,8 @@ func TestTrouble(t *testing.T) {
 			down + "CrashLoopBackOff, exit code 1 at 2026-03-01T03:12:04Z, 7 restarts: weft: it is not a map" + see + "logs weft-x -c agent --previous"},
 		"out of memory": {agentIs("Running", `restartCount: 1, state: {terminated: {exitCode: 137, reason: OOMKilled, `+at+`}}`),
 			down + "OOMKilled, exit code 137 at 2026-03-01T03:12:04Z, 1 restart" + see + "logs weft-x -c agent"},
+		"killed": {agentIs("Running", `state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 137, reason: Error, message: "{\"level\":\"INFO\"}\n", `+at+`}}`),
+			down + "CrashLoopBackOff, exit code 137 at 2026-03-01T03:12:04Z" + see + "logs weft-x -c agent --previous"},
 		"signal": {agentIs("Running", `state: {terminated: {signal: 9, reason: Error, `+at+`}}`),
 			down + "signal 9 at 2026-03-01T03:12:04Z" + see + "logs weft-x -c agent"},
 		"image": {agentIs("Pending", `state: {waiting: {reason: ImagePullBackOff, message: "Back-off pulling image \"weft:v9\": not found."}}`),

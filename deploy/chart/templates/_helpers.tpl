@@ -21,7 +21,21 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- has $host (list "" "0.0.0.0" "::") | ternary "127.0.0.1" $host -}}
 {{- end }}
 
+{{- /* Keys of the agent's configuration that do not belong in the one for all nodes. */ -}}
+{{- define "weft.checkConfiguration" -}}
+{{- $foreign := dict
+      "nodeName" "would give all nodes one name, and their pods the same addresses; each agent takes that of the node that it runs on"
+      "stateDir" "is the value stateDir"
+      "listen" "is listen.address and listen.port"
+      "cni.confFile" "is cni.confDir and cni.confFile" -}}
+{{- $given := merge (dict "cni.confFile" (.Values.config.cni | default dict).confFile) .Values.config -}}
+{{- range $key, $why := $foreign -}}
+{{- if get $given $key }}{{ fail (printf "config.%s cannot be set: it %s" $key $why) }}{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "weft.agentConfiguration" -}}
+{{- include "weft.checkConfiguration" . -}}
 {{- $filled := dict
       "apiVersion" "weft.dev/v1alpha1"
       "kind" "AgentConfiguration"
