@@ -123,6 +123,7 @@ func testWrongValues(t *testing.T, s *suite) {
 	chart := s.made.present.chart
 	for set, says := range map[string]string{
 		"config.netwrok.mtu=1400":                "at '/config': additional properties 'netwrok' not allowed",
+		"config.nodeName=node2":                  "config.nodeName cannot be set: it would give all nodes one name",
 		"config.network.backend.type=vxlna":      "at '/config/network/backend/type'",
 		"config.network.mtu=large":               "at '/config/network/mtu'",
 		"config.cluster.kubernetes.sever=https:": "at '/config/cluster/kubernetes': additional properties 'sever' not allowed",
