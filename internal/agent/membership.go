@@ -14,6 +14,7 @@ import (
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/core/cluster"
+	"weft.dev/weft/internal/core/lease"
 	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/engine"
@@ -97,7 +98,7 @@ func (a *Agent) join(ctx context.Context) error {
 	if a.inputs.restored != nil {
 		config.Previous = a.inputs.restored.Pool.Subnets()
 	}
-	m.keeper = leasing.New(config, m.objects, m.registry, (*addresses)(a), a.identity, a.fabric.Rejected)
+	m.keeper = leasing.New(config, m.objects, m.registry, (*addresses)(a), a.inputs.identity, a.fabric.Rejected)
 	return nil
 }
 
@@ -136,15 +137,17 @@ func (a *Agent) follow(ctx context.Context) {
 	}
 }
 
-// identity is what this node's leases tell its peers.
-func (a *Agent) identity() leasing.Identity {
+// identity is what this node's leases tell its peers, and the networks that it is
+// part of itself.
+func (in *inputs) identity() leasing.Identity {
 	var id leasing.Identity
-	for _, u := range a.inputs.underlay {
+	for _, u := range in.underlay {
 		id.Addresses = append(id.Addresses, u.Addr.Addr())
+		id.Networks = append(id.Networks, lease.Network{Prefix: u.Addr.Masked(), Dev: u.Dev})
 	}
-	b := a.inputs.config.Network.Backend
+	b := in.config.Network.Backend
 	if b.Type != topology.Native {
-		id.VTEP = cluster.VTEP{MAC: cluster.VTEPMAC(a.cluster.node), VNI: uint32(b.VNI), Port: uint16(b.Port)}
+		id.VTEP = cluster.VTEP{MAC: cluster.VTEPMAC(in.config.NodeName), VNI: uint32(b.VNI), Port: uint16(b.Port)}
 	}
 	return id
 }

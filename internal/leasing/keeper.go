@@ -39,10 +39,12 @@ type Config struct {
 	Previous  []netip.Prefix // blocks that the node had before it started, most wanted first
 }
 
-// Identity is what this node's leases tell its peers; it may change.
+// Identity is this node's place between the nodes: what its leases tell its peers,
+// and where it is no place for pods. It may change.
 type Identity struct {
 	Addresses []netip.Addr // at most one per family, IPv4 first
 	VTEP      cluster.VTEP
+	Networks  []lease.Network // this node's own: no block that overlaps one is claimed or served
 }
 
 // Times of a Keeper.

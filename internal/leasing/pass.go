@@ -62,6 +62,7 @@ func (p *pass) input(blocks []lease.Block, reachable bool) lease.Input {
 	return lease.Input{
 		Now: p.now.UnixNano(), Started: p.started, Node: p.view.node, Name: p.config.Node,
 		Pools: p.view.pools, Leases: p.view.leases, Rejected: p.rejected(), Reachable: reachable,
+		Nodes: p.view.nodes, Networks: id.Networks,
 		Blocks: blocks, Previous: p.previous, Released: p.view.released, Taken: p.writes.subnets(taken),
 		Demand: p.demand, Addresses: id.Addresses, VTEP: id.VTEP, IdleAfter: p.config.IdleAfter.Nanoseconds(),
 	}

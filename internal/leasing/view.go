@@ -24,6 +24,7 @@ type view struct {
 	changes  *registry.Subscription
 	leases   map[string]cluster.Lease
 	pools    []cluster.Pool // accepted ones
+	nodes    map[string]cluster.Node
 	node     *cluster.Node
 	released []netip.Prefix // the longest released first
 
@@ -34,8 +35,8 @@ type view struct {
 
 func newView(self string, store *registry.Store) view {
 	return view{
-		self: self, store: store, changes: store.Subscribe(registry.SubnetLease, registry.IPPool),
-		leases: map[string]cluster.Lease{},
+		self: self, store: store, changes: store.Subscribe(registry.SubnetLease, registry.IPPool, registry.Node),
+		leases: map[string]cluster.Lease{}, nodes: map[string]cluster.Node{},
 	}
 }
 
@@ -53,13 +54,16 @@ func (v *view) update(w writes, now time.Time) {
 			v.node = &n
 		}
 		for _, key := range changed {
-			if key.Kind == registry.IPPool {
+			switch key.Kind {
+			case registry.IPPool:
 				poolsChanged = true
-				continue
+			case registry.Node:
+				v.showNode(key.Name, s)
+			default:
+				l, there := s.Leases[key.Name]
+				w.seen(key.Name, l, there)
+				v.show(key.Name, s, w)
 			}
-			l, there := s.Leases[key.Name]
-			w.seen(key.Name, l, there)
-			v.show(key.Name, s, w)
 		}
 		if v.err == nil {
 			for _, name := range w.expired(now, v.since) {
@@ -74,6 +78,14 @@ func (v *view) update(w writes, now time.Time) {
 	})
 	if poolsChanged {
 		v.pools, _ = cluster.AcceptPools(pools, maps.Values(v.leases))
+	}
+}
+
+func (v *view) showNode(name string, s *registry.State) {
+	if n, there := s.Nodes[name]; there {
+		v.nodes[name] = n
+	} else {
+		delete(v.nodes, name)
 	}
 }
 

@@ -65,6 +65,7 @@ var together = []test{
 	{"sticky pod deleted by force", testStickyForced},
 	{"address of nobody", testNobody},
 	{"wrong pools", testWrongPools},
+	{"mistaken pool", testMistakenPool},
 }
 
 // alone come after them, in this order: each changes what others rely on, or

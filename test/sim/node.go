@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/core/cluster"
+	"weft.dev/weft/internal/core/lease"
 	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/fabric"
 	"weft.dev/weft/internal/leasing"
@@ -134,6 +135,15 @@ func (n *node) addresses() []netip.Addr {
 	return addrs
 }
 
+// identity is what the keeper is told, as in the agent.
+func (n *node) identity() leasing.Identity {
+	id := leasing.Identity{Addresses: n.addresses(), VTEP: n.vtep()}
+	for _, u := range n.self.Underlay {
+		id.Networks = append(id.Networks, lease.Network{Prefix: u.Addr.Masked(), Dev: u.Dev})
+	}
+	return id
+}
+
 // vtep is what the node's leases say, as in the agent.
 func (n *node) vtep() cluster.VTEP {
 	if n.self.Backend == topology.Native {
@@ -156,7 +166,7 @@ func (n *node) start() {
 	n.fabric = fabric.New(n.store, n.kernel.drivers())
 	n.keeper = leasing.New(leasing.Config{Node: n.name, IdleAfter: idleAfter, Previous: n.ipam.pool.Subnets()},
 		n.store, n.leases(), n.ipam,
-		func() leasing.Identity { return leasing.Identity{Addresses: n.addresses(), VTEP: n.vtep()} },
+		n.identity,
 		n.fabric.Rejected)
 	n.fabric.SetSelf(n.self)
 	n.setNode()

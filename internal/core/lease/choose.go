@@ -15,15 +15,23 @@ import (
 
 // choose returns the block of the pools to claim next, or an invalid one and why
 // each pool has none.
-func (d *decider) choose(f family, pools []cluster.Pool) (subnet netip.Prefix, reasons []string) {
+func (d *decider) choose(f family, pools []cluster.Pool, h *held) (subnet netip.Prefix, reasons []string) {
+	var promising []cluster.Pool
+	for _, p := range pools {
+		if reason := d.futile(h, p); reason != "" {
+			reasons = append(reasons, reason)
+		} else {
+			promising = append(promising, p)
+		}
+	}
 	for _, p := range d.in.Previous {
-		if _, of := poolOf(pools, p); of && familyOf(p) == f && d.fits(p) && !d.isBusy(p) {
+		if _, of := poolOf(promising, p); of && familyOf(p) == f && d.eligible(p) && !d.isBusy(p) {
 			if _, held := d.holder(p); !held {
 				return p, nil
 			}
 		}
 	}
-	for _, p := range pools {
+	for _, p := range promising {
 		r, ok := rangeOf(p, f)
 		if !ok {
 			continue
@@ -53,7 +61,9 @@ func (d *decider) chooseFrom(p cluster.Pool, r cluster.PoolRange) (subnet netip.
 		released = g.add(released, b)
 	}
 	leased = leased.merged()
-	busy := append(slices.Clone(leased), g.reserved(p.Reserved)...).merged()
+	reserved := append(slices.Clone(leased), g.reserved(p.Reserved)...).merged()
+	avoided, because := d.avoided(g)
+	busy := append(slices.Clone(reserved), avoided...).merged()
 	start := d.start(p, r) & (g.blocks() - 1)
 	if i, ok := append(released, busy...).merged().free(start, g.blocks()); ok {
 		return g.block(i), ""
@@ -69,8 +79,24 @@ func (d *decider) chooseFrom(p cluster.Pool, r cluster.PoolRange) (subnet netip.
 	if i, ok := busy.free(start, g.blocks()); ok {
 		return g.block(i), ""
 	}
-	return netip.Prefix{}, fmt.Sprintf("IPPool %s: of %d blocks /%d in %s, %d are leased and %d reserved",
-		p.Name, g.blocks(), r.BlockBits, r.CIDR, leased.count(), busy.count()-leased.count())
+	return netip.Prefix{}, d.noneFree(p, r, [3]uint64{leased.count(), reserved.count(), busy.count()}, because)
+}
+
+// noneFree says why a range has no free block. counts are of its blocks: those
+// that are leased, those and the reserved ones, and all that are not free.
+func (d *decider) noneFree(p cluster.Pool, r cluster.PoolRange, counts [3]uint64, because string) string {
+	for _, n := range d.in.Networks {
+		if contains(n.Prefix, r.CIDR) {
+			return fmt.Sprintf("IPPool %s: every block /%d in %s overlaps this node's network %s; give the pool another range",
+				p.Name, r.BlockBits, r.CIDR, n)
+		}
+	}
+	text := fmt.Sprintf("IPPool %s: of %d blocks /%d in %s, %d are leased and %d reserved",
+		p.Name, newGrid(r).blocks(), r.BlockBits, r.CIDR, counts[0], counts[1]-counts[0])
+	if n := counts[2] - counts[1]; n > 0 {
+		text += fmt.Sprintf(", and %d cannot be used because of %s", n, because)
+	}
+	return text
 }
 
 // start is where in a range this node starts looking.

@@ -31,6 +31,8 @@ func (d *decider) reclaim() {
 			d.wait("block %s was lost to %s; %s", b.Subnet, holder.Node, stillUsed(b))
 		case used && d.sizeOf(b.Subnet) == 0:
 			d.wait("block %s lost its lease and is reserved now; %s", b.Subnet, stillUsed(b))
+		case d.obstacle(b.Subnet) != "": // and used
+			d.wait("block %s lost its lease and %s; %s", b.Subnet, d.obstacle(b.Subnet), stillUsed(b))
 		case used && d.isBusy(b.Subnet):
 			d.wait("block %s lost its lease, and somebody else claimed it; %s", b.Subnet, stillUsed(b))
 		case held, d.isBusy(b.Subnet):
@@ -64,6 +66,8 @@ func (d *decider) takeAssigned(f family) {
 		}
 		holder, held := d.holder(subnet)
 		switch {
+		case d.obstacle(subnet) != "":
+			d.wait("PodCIDR %s of Node %s %s; the cluster must assign another one", subnet, d.in.Name, d.obstacle(subnet))
 		case held && holder.Node == d.in.Name && holder.Subnet == subnet:
 			if reason := d.in.Rejected[holder.Name()]; reason != "" {
 				d.wait("PodCIDR %s of Node %s cannot be used: %s", subnet, d.in.Name, reason)
@@ -128,12 +132,7 @@ func (d *decider) take(f family, h *held, pools []cluster.Pool, have []holding, 
 			d.wait("%s, and the registry takes no claims now", lack)
 			return
 		}
-		if n := unusedOf(h.rejected); n >= maxRejected {
-			last := h.rejected[len(h.rejected)-1].lease.Name()
-			d.wait("%s, and %d of its leases are rejected, one (%s) because %s", lack, n, last, d.in.Rejected[last])
-			return
-		}
-		subnet, reasons := d.choose(f, pools)
+		subnet, reasons := d.choose(f, pools, h)
 		if !subnet.IsValid() {
 			d.wait("%s, and none is free: %s", lack, strings.Join(reasons, "; "))
 			return
@@ -141,16 +140,6 @@ func (d *decider) take(f family, h *held, pools []cluster.Pool, have []holding, 
 		d.claim(subnet)
 		have = append(have, holding{block: d.blockOf(subnet)})
 	}
-}
-
-func unusedOf(hs []holding) int {
-	n := 0
-	for _, h := range hs {
-		if !h.used {
-			n++
-		}
-	}
-	return n
 }
 
 // demanded returns the pools in demand that the node may lease from.

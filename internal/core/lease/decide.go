@@ -89,7 +89,7 @@ func (d *decider) wait(format string, args ...any) {
 // keep serves what the node has.
 func (d *decider) keep() {
 	for _, l := range d.own {
-		if d.in.Rejected[l.Name()] == "" {
+		if d.rejection(l) == "" {
 			d.out.Serve = append(d.out.Serve, l)
 		}
 	}

@@ -14,8 +14,8 @@
 // node has a stale view, two leases can overlap; then the younger one is
 // rejected, see package topology.)
 //
-//   - Where the node has PodCIDRs, its leases are exactly those; pools matter
-//     only for masquerading.
+//   - Where the node has PodCIDRs, its leases are exactly those, but for one that
+//     overlaps a network of this node's; pools matter only for masquerading.
 //   - Otherwise the node needs a block of every family that the pools which
 //     select it have, and another one when the free addresses of a family run
 //     low (see low). Of several pools, the first by name that has a free block.
@@ -30,7 +30,8 @@
 //     place that depends on the node, so that nodes that start together seldom
 //     race and a released block is seldom reused soon; released ones, the
 //     longest released first. Never a block that overlaps an existing lease,
-//     rejected or not, or in which every address is reserved.
+//     rejected or not, or a network of this node's, or that contains the address
+//     of a node, or in which every address is reserved.
 //   - A block that the node gives addresses from, or whose addresses its pods
 //     have, is claimed again when its lease is gone. Where somebody else has it
 //     meanwhile, that is said.
@@ -41,13 +42,17 @@
 //     select the node any more, or the node has PodCIDRs now) is outdated. It is
 //     served as long as there is none better for what the node needs, then
 //     drained, and given back when no pod has an address of it.
-//   - A rejected lease is not served, and given back when no pod has had an
-//     address of it for IdleAfter; the node claims another block, but not when
-//     it has three of those.
+//   - A rejected lease is not served; nor is one that overlaps a network of this
+//     node's. The node claims another block, but not of a pool of which it has
+//     three of those that no pod has an address of: other pools go on. Such a
+//     lease is given back: at once if the node would not claim the block today,
+//     else after rejectedFor, so that claiming and rejecting does not go round in
+//     circles.
 //   - A lease that no longer says what peers need (node addresses, VTEP, the
 //     node's UID, the pool) is corrected.
 //   - With no reachable registry the node keeps what it has and decides
 //     nothing new. The same where the registry does not know the node.
 //
-// It keeps no state, reads no clock and does not know why a lease is rejected.
+// It keeps no state and reads no clock. What the node's own place forbids it
+// judges as package topology does; why else a lease is rejected it does not know.
 package lease

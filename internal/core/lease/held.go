@@ -55,7 +55,7 @@ func (d *decider) heldIn(f family) *held {
 		one := holding{lease: l, block: d.blockOf(l.Subnet)}
 		one.used = slices.ContainsFunc(d.in.Blocks, func(b Block) bool { return b.IdleSince == 0 && b.Subnet.Overlaps(l.Subnet) })
 		switch {
-		case d.in.Rejected[l.Name()] != "":
+		case d.rejection(l) != "":
 			h.rejected = append(h.rejected, one)
 		case d.fits(l.Subnet) && d.onRequest(l.Subnet):
 			h.onRequest = append(h.onRequest, one)
@@ -79,8 +79,14 @@ func (d *decider) blockOf(subnet netip.Prefix) Block {
 	return Block{Subnet: subnet, Size: size, Free: size}
 }
 
-// fits reports whether the subnet is one that the node may claim for its pods.
+// eligible reports whether the subnet is one that the node may claim next.
+func (d *decider) eligible(subnet netip.Prefix) bool { return d.fits(subnet) && !d.hasNode(subnet) }
+
+// fits reports whether the subnet is one that the node may have for its pods.
 func (d *decider) fits(subnet netip.Prefix) bool {
+	if d.obstacle(subnet) != "" {
+		return false
+	}
 	if len(d.in.Node.PodCIDRs) > 0 {
 		return slices.Contains(d.in.Node.PodCIDRs, subnet)
 	}
@@ -108,16 +114,27 @@ func (d *decider) needs(f family) bool {
 	})
 }
 
-// maxRejected is how many rejected leases of a family that are not in use a
-// node keeps until it stops claiming more: if the reason is not the block, the
-// next one will be rejected as well, and the node would go through the pool.
-const maxRejected = 3
+const (
+	// maxRejected is how many rejected leases of a pool that are not in use, in
+	// each family, a node keeps until it stops claiming more: if the reason is not
+	// the block, the next one will be rejected as well, and the node would go
+	// through the pool.
+	maxRejected = 3
+	// rejectedFor is how long it keeps each: five minutes, in nanoseconds. What it
+	// gives back it may claim anew, for the same fate.
+	rejectedFor = int64(5 * 60 * 1_000_000_000)
+)
 
-// dropRejected gives back what must not be used, once it was not used for long
-// enough. A PodCIDR would be claimed again at once, so it stays.
+// dropRejected gives back what must not be used: what the node would not claim
+// again at once, the rest after a while. That counts from the lease and not from
+// when the process began, or restarts would keep it. A PodCIDR that would be
+// claimed again stays.
 func (d *decider) dropRejected(h *held) {
 	for _, one := range h.rejected {
-		if !slices.Contains(d.in.Node.PodCIDRs, one.lease.Subnet) && !one.used && d.idleLongEnough(one) {
+		switch {
+		case one.used:
+		case slices.Contains(d.in.Node.PodCIDRs, one.lease.Subnet) && d.fits(one.lease.Subnet):
+		case !d.eligible(one.lease.Subnet), d.isDue(max(one.block.IdleSince, one.lease.Created) + rejectedFor):
 			d.dropUnused(one)
 		}
 	}
@@ -194,7 +211,11 @@ func (d *decider) idleSince(h holding) int64 {
 }
 
 func (d *decider) idleLongEnough(h holding) bool {
-	due := d.idleSince(h) + d.in.IdleAfter
+	return d.isDue(d.idleSince(h) + d.in.IdleAfter)
+}
+
+// isDue reports whether a time has come, and else has Next be no later.
+func (d *decider) isDue(due int64) bool {
 	if due <= d.in.Now {
 		return true
 	}

@@ -86,6 +86,14 @@ func drawInput(t *rapid.T) Input {
 			in.Blocks = append(in.Blocks, drawBlock(t, in.Pools, p))
 		}
 	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "networks") {
+		in.Networks = append(in.Networks, Network{Prefix: prefix("network"), Dev: fmt.Sprint("eth", i)})
+	}
+	in.Nodes = map[string]cluster.Node{}
+	for i := range rapid.IntRange(0, 2).Draw(t, "nodes") {
+		name := fmt.Sprint("node", i)
+		in.Nodes[name] = cluster.Node{Name: name, Addresses: []netip.Addr{prefix("of a node").Addr().Next()}}
+	}
 	in.Demand = rapid.SliceOfN(rapid.SampledFrom([]string{"pool0", "pool1", "pool2"}), 0, 2).Draw(t, "demand")
 	for range rapid.IntRange(0, 2).Draw(t, "more") {
 		in.Previous = append(in.Previous, prefix("previous"))
@@ -148,6 +156,13 @@ func checkClaims(t *rapid.T, in Input, d Decision) {
 	}
 	busy = append(busy, in.Taken...)
 	for _, l := range d.Claim {
+		if slices.ContainsFunc(in.Networks, func(n Network) bool { return n.Prefix.Overlaps(l.Subnet) }) {
+			t.Fatalf("claims %s of its own network", l.Subnet)
+		}
+		known := slices.ContainsFunc(in.Blocks, func(b Block) bool { return b.Subnet == l.Subnet })
+		if !known && !slices.Contains(in.Node.PodCIDRs, l.Subnet) && (&decider{in: in}).hasNode(l.Subnet) {
+			t.Fatalf("claims %s, in which is a node", l.Subnet)
+		}
 		if gateway, there := in.Leases[cluster.LeaseName(gatewayOf(l.Subnet))]; there && gateway.Pod != "" {
 			t.Fatalf("claims %s, of which a pod has the gateway", l.Subnet)
 		}
@@ -189,6 +204,9 @@ func checkLeases(t *rapid.T, in Input, d Decision) {
 		if in.Rejected[l.Name()] != "" {
 			t.Fatalf("serves the rejected %s", l.Name())
 		}
+		if slices.ContainsFunc(in.Networks, func(n Network) bool { return n.Prefix.Overlaps(l.Subnet) }) {
+			t.Fatalf("serves %s of its own network", l.Name())
+		}
 	}
 	for _, l := range d.Release {
 		if !idle(in, l.Subnet) {
@@ -199,11 +217,12 @@ func checkLeases(t *rapid.T, in Input, d Decision) {
 		}
 		last := !slices.ContainsFunc(d.Serve, func(s cluster.Lease) bool { return familyOf(s.Subnet) == familyOf(l.Subnet) })
 		p, inPool := poolOf(in.Pools, l.Subnet)
-		good := p.Selector.Matches(in.Node.Labels) && size(l.Subnet, p.Reserved) > 0 // or it is outdated, demand or not
+		obstacle := (&decider{in: in}).obstacle(l.Subnet)
+		good := p.Selector.Matches(in.Node.Labels) && size(l.Subnet, p.Reserved) > 0 && obstacle == "" // or it is outdated or rejected, demand or not
 		if good && slices.Contains(in.Demand, p.Name) && p.OnRequest && in.Rejected[l.Name()] == "" && len(in.Node.PodCIDRs) == 0 {
 			t.Fatalf("gives back %s, which is in demand", l.Name())
 		}
-		if last && inPool && !p.OnRequest && len(in.Node.PodCIDRs) == 0 && size(l.Subnet, p.Reserved) > 0 && in.Rejected[l.Name()] == "" {
+		if last && inPool && !p.OnRequest && len(in.Node.PodCIDRs) == 0 && good && in.Rejected[l.Name()] == "" {
 			t.Fatalf("gives back the last, %s", l.Name())
 		}
 	}
@@ -226,7 +245,8 @@ func TestPoolIsExhausted(t *testing.T) {
 			for i := range g.blocks() {
 				b := g.block(i)
 				_, held := (&decider{in: in}).holder(b)
-				if !held && !slices.ContainsFunc(in.Taken, b.Overlaps) && size(b, p.Reserved) > 0 {
+				d := &decider{in: in}
+				if !held && d.obstacle(b) == "" && !d.hasNode(b) && !slices.ContainsFunc(in.Taken, b.Overlaps) && size(b, p.Reserved) > 0 {
 					want[b] = true
 				}
 			}

@@ -29,6 +29,8 @@ var update = flag.Bool("update", false, "write the golden files")
 //	block PREFIX [used=N] [cooling=N] [idle=D]       |  no block PREFIX
 //	previous|released|taken|addresses P...
 //	demand POOL...
+//	network PREFIX DEV                               |  no network
+//	peer NODE ADDRESS...                             |  no peer NODE
 //	rejected PREFIX REASON...                        |  no rejected PREFIX
 //	reachable yes|no
 //	later DURATION
@@ -70,7 +72,7 @@ func TestScenarios(t *testing.T) {
 func replay(t *testing.T, text string) string {
 	s := &scenario{in: Input{
 		Name: "me", Now: epoch.UnixNano(), Reachable: true, IdleAfter: int64(10 * time.Minute),
-		Leases: map[string]cluster.Lease{}, Rejected: map[string]string{},
+		Leases: map[string]cluster.Lease{}, Rejected: map[string]string{}, Nodes: map[string]cluster.Node{},
 		Addresses: []netip.Addr{netip.MustParseAddr("198.18.1.1")},
 	}}
 	var out strings.Builder
@@ -133,6 +135,7 @@ func twice(in Input) Input {
 	in.Taken = slices.Concat(in.Taken, in.Taken)
 	in.Previous = slices.Concat(in.Previous, in.Previous)
 	in.Released = slices.Concat(in.Released, in.Released)
+	in.Networks = slices.Concat(in.Networks, in.Networks)
 	return in
 }
 
@@ -186,9 +189,16 @@ func (s *scenario) do(f []string) error {
 	case "demand":
 		s.in.Demand = args
 	case "addresses":
-		s.in.Addresses = nil
-		for _, a := range args {
-			s.in.Addresses = append(s.in.Addresses, netip.MustParseAddr(a))
+		s.in.Addresses = addresses(args)
+	case "network":
+		s.in.Networks = nil
+		if !absent {
+			s.in.Networks = []Network{{Prefix: netip.MustParsePrefix(args[0]), Dev: args[1]}}
+		}
+	case "peer":
+		delete(s.in.Nodes, args[0])
+		if !absent {
+			s.in.Nodes[args[0]] = cluster.Node{Name: args[0], Addresses: addresses(args[1:])}
 		}
 	case "rejected":
 		delete(s.in.Rejected, cluster.LeaseName(netip.MustParsePrefix(args[0])))
@@ -317,6 +327,13 @@ func prefixes(list string) []netip.Prefix {
 		if p != "" {
 			out = append(out, netip.MustParsePrefix(p))
 		}
+	}
+	return out
+}
+
+func addresses(list []string) (out []netip.Addr) {
+	for _, a := range list {
+		out = append(out, netip.MustParseAddr(a))
 	}
 	return out
 }

@@ -20,6 +20,8 @@ type Input struct {
 	Pools    []cluster.Pool           // accepted ones, by name
 	Leases   map[string]cluster.Lease // all that the registry has, by name
 	Rejected map[string]string        // why this node's leases of these names must not be used
+	Nodes    map[string]cluster.Node  // all that the registry has, by name; only for their addresses
+	Networks []Network                // this node's own
 	// Reachable: the view is complete and the registry takes writes, as far as
 	// is known.
 	Reachable bool
@@ -31,7 +33,7 @@ type Input struct {
 	Previous  []netip.Prefix // blocks that the node held before, most wanted first
 	Released  []netip.Prefix // blocks that anybody was seen to release, the longest released first
 	Taken     []netip.Prefix // claims that the registry refused although the view has no such lease
-	Addresses []netip.Addr   // this node's, for its leases
+	Addresses []netip.Addr   // this node's, for its leases; at most one per family
 	VTEP      cluster.VTEP   // this node's, for its leases
 	IdleAfter int64          // nanoseconds
 }
