@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/core/wish"
+	"weft.dev/weft/internal/registry"
 )
 
 // exhaustedError says in the words of Kubernetes that the node has no address
@@ -27,6 +29,15 @@ type exhaustedError struct {
 	assigned  bool     // the blocks are the podCIDRs of the Node
 	waiting   []string // why the node lacks blocks
 	cause     *ipam.ExhaustedError
+}
+
+// exhaustedPoolError says that the node has no address left of the pool that a pod
+// asks for.
+type exhaustedPoolError struct {
+	node, pool string
+	use        []poolUse // of the node's blocks of it, in the families that are full
+	claims     int       // AddressClaims that have addresses of the pool
+	waiting    []string  // why the node lacks blocks, of all pools
 }
 
 // poolUse is how the node's blocks of one pool are used, in one family.
@@ -77,6 +88,40 @@ func (e *exhaustedError) Error() string {
 		b.WriteString("; AddressClaims that are not needed can be deleted")
 	}
 	return b.String()
+}
+
+func (e *exhaustedPoolError) Error() string {
+	use := []string{"it has no block of it"}
+	if len(e.use) > 0 {
+		use = nil
+	}
+	for _, u := range e.use {
+		use = append(use, u.String())
+	}
+	why := "another one is asked for, the next attempt may find it"
+	if lacks := aboutPool(e.waiting, e.pool); len(lacks) > 0 {
+		why = "no other block: " + strings.Join(lacks, "; ")
+	}
+	advice := "delete pods that use the pool"
+	if e.claims > 0 {
+		advice = fmt.Sprintf("delete AddressClaims that are not needed (%d have addresses of the pool), or pods that use it", e.claims)
+	}
+	return fmt.Sprintf("node %s has no free address of IPPool %s: %s; %s; %s, or let the pod ask for another IPPool",
+		e.node, e.pool, strings.Join(use, "; "), why, advice)
+}
+
+// aboutPool returns those of the texts that name the pool.
+func aboutPool(texts []string, pool string) (about []string) {
+	const inName = "abcdefghijklmnopqrstuvwxyz0123456789-."
+	for _, text := range texts {
+		for _, rest := range strings.Split(text, "IPPool "+pool)[1:] {
+			if rest == "" || !strings.Contains(inName, rest[:1]) {
+				about = append(about, text)
+				break
+			}
+		}
+	}
+	return about
 }
 
 func (p poolUse) String() string {
@@ -130,6 +175,44 @@ func (e *errand) explainExhausted(cerr *cni.Error) *cni.Error {
 	err.pools = uses
 	err.assigned = slices.ContainsFunc(uses, func(p poolUse) bool { return p.pool == "" })
 	return &cni.Error{Code: cerr.Code, Msg: err.Error(), Err: err}
+}
+
+// exhaustedPool says how the pool that the pod asks for is used up; free is what
+// each of the node's blocks of it has left.
+func (e *errand) exhaustedPool(pool string, free map[netip.Prefix]uint64) error {
+	seen := e.seen.Load()
+	var blocks [2]ipam.Set // by family
+	var left [2]uint64
+	for _, l := range seen.served {
+		if l.Pool != pool {
+			continue
+		}
+		r, err := seen.rangeOf(l)
+		if err != nil {
+			return err
+		}
+		f := family(l.Subnet.Addr())
+		blocks[f], left[f] = append(blocks[f], r), left[f]+free[l.Subnet]
+	}
+	lack := &exhaustedPoolError{node: e.cluster.node, pool: pool, waiting: e.cluster.keeper.Status().Waiting}
+	for f, set := range blocks {
+		if len(set) == 0 || left[f] > 0 {
+			continue
+		}
+		use, err := e.use(set)
+		if err != nil {
+			return err
+		}
+		lack.use = append(lack.use, use...)
+	}
+	e.cluster.objects.View(func(s *registry.State) {
+		for _, c := range s.Claims {
+			if slices.ContainsFunc(c.Addresses, func(a netip.Addr) bool { return e.poolAround(a) == pool }) {
+				lack.claims++
+			}
+		}
+	})
+	return lack
 }
 
 // use looks up how the blocks of a set are used, by pool.

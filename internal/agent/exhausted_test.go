@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weft.dev/weft/internal/cni"
@@ -17,6 +18,7 @@ import (
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/fabric"
+	"weft.dev/weft/internal/leasing"
 	"weft.dev/weft/internal/registry"
 )
 
@@ -109,6 +111,97 @@ func TestExhaustedNamesAFew(t *testing.T) {
 	err.assigned = true
 	if got := err.Error(); !strings.Contains(got, "the cluster assigns the blocks of this node") {
 		t.Errorf("with podCIDRs: %s", got)
+	}
+}
+
+// tiny has node1 serve one block of five addresses of a pool on request, and
+// nothing else is left of the pool.
+func tiny(t *testing.T) *world {
+	t.Helper()
+	w := pods(t)
+	w.fabric = fabric.New(nil, fabric.Drivers{})
+	for _, name := range []string{"tiny", "tiny2"} {
+		cidr := map[string]string{"tiny": "10.71.0.0/29", "tiny2": "10.72.0.0/29"}[name]
+		w.objects.Put(registry.Key{Kind: registry.IPPool, Name: name},
+			cluster.Pool{Name: name, Ranges: []cluster.PoolRange{{CIDR: netip.MustParsePrefix(cidr), BlockBits: 29}}, OnRequest: true})
+		l := leaseOf(cidr, name)
+		w.objects.Put(registry.Key{Kind: registry.SubnetLease, Name: l.Name()}, l)
+	}
+	// An idle block is not given back.
+	w.cluster.keeper = leasing.New(leasing.Config{Node: "node1", IdleAfter: time.Hour}, w.cluster.objects, w.cluster.registry,
+		(*addresses)(w.Agent), w.inputs.identity, func() map[string]string { return nil })
+	w.see()
+	w.cluster.keeper.Step(t.Context(), time.Unix(2000, 0))
+	w.see()
+	return w
+}
+
+// exhausts asks for the pool until the ADD gives up.
+func (w *world) exhausts(t *testing.T) string {
+	t.Helper()
+	w.pod("api-0", map[string]string{wish.Pool: "tiny"})
+	w.cluster.keeper.Demand("tiny")
+	w.cluster.keeper.Demand("tiny2") // whose lack is none of this pod's
+	w.cluster.keeper.Step(t.Context(), time.Unix(2001, 0))
+	e, _, _, cerr := w.ask("api-0")
+	var exhausted *exhaustedPoolError
+	if !errors.As(cerr, &exhausted) || cerr.Code != cni.CodeTryAgain {
+		t.Fatalf("%v", cerr)
+	}
+	told := &telling{}
+	w.cluster.pods = told
+	e.lament(cerr)
+	if len(told.events) != 1 || told.events[0].Reason != "AddressesExhausted" || told.events[0].Message != cerr.Error() {
+		t.Errorf("told %+v", told.events)
+	}
+	return cerr.Error()
+}
+
+// Of a pool that is used up the message says by whom, and what can be given up.
+func TestExhaustedPool(t *testing.T) { synctest.Test(t, testExhaustedPool) }
+
+func testExhaustedPool(t *testing.T) {
+	kept, used := tiny(t), tiny(t)
+	for i := range 5 {
+		kept.keeps(fmt.Sprintf("shop/db-%d", i), fmt.Sprintf("10.71.0.%d", i+2))
+		used.holds(t, fmt.Sprintf("10.71.0.%d", i+2), "shop", fmt.Sprintf("web-%d", i))
+	}
+	const lack = "Node node1 has 0 free IPv4 addresses left of IPPool tiny, which a pod asks for, and none is free: " +
+		"IPPool tiny: of 1 blocks /29 in 10.71.0.0/29, 1 are leased and 0 reserved"
+	for want, w := range map[string]*world{
+		"pod shop/api-0: node node1 has no free address of IPPool tiny: block 10.71.0.0/29 of IPPool tiny: 5 addresses, 0 in use, 5 kept by AddressClaims (e.g. for pod shop/db-0); " +
+			"no other block: " + lack + "; delete AddressClaims that are not needed (5 have addresses of the pool), or pods that use it, or let the pod ask for another IPPool": kept,
+		"pod shop/api-0: node node1 has no free address of IPPool tiny: block 10.71.0.0/29 of IPPool tiny: 5 addresses, 5 in use (namespace shop 5, e.g. pod shop/web-0); " +
+			"no other block: " + lack + "; delete pods that use the pool, or let the pod ask for another IPPool": used,
+	} {
+		if got := w.exhausts(t); got != want {
+			t.Errorf(" got %s\nwant %s", got, want)
+		}
+	}
+}
+
+// A node without a block of the pool says so; the claims may be on other nodes.
+func TestExhaustedPoolElsewhere(t *testing.T) {
+	err := &exhaustedPoolError{node: "node1", pool: "web", claims: 2, waiting: []string{"no block of IPPool web2", "x IPPool web: 1 leased"}}
+	want := "node node1 has no free address of IPPool web: it has no block of it; no other block: x IPPool web: 1 leased; " +
+		"delete AddressClaims that are not needed (2 have addresses of the pool), or pods that use it, or let the pod ask for another IPPool"
+	if err.Error() != want {
+		t.Errorf(" got %s\nwant %s", err, want)
+	}
+	err.waiting = err.waiting[:1]
+	if got := err.Error(); !strings.Contains(got, "another one is asked for, the next attempt may find it") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAboutPool(t *testing.T) {
+	for text, want := range map[string]bool{
+		"IPPool web": true, "of IPPool web, which": true, "IPPool web: of 1": true, "IPPool web2": false, "IPPool web-a, of IPPool web; x": true,
+		"IPPool web.b": false, "web": false, "": false,
+	} {
+		if got := len(aboutPool([]string{text}, "web")) == 1; got != want {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -191,13 +192,16 @@ func (e *errand) resolve(w wish.Wish) error {
 		}
 		e.cluster.objects.View(func(s *registry.State) {
 			v.Leases, v.Claims = s.Leases, s.Claims
+			if !slices.ContainsFunc(seen.pools, func(p cluster.Pool) bool { return p.Name == w.Pool }) {
+				v.PoolRefused = refusedPool(s, w.Pool)
+			}
 			e.answer, err = wish.Resolve(w, v, func(l cluster.Lease) uint64 { return free[l.Subnet] })
 		})
 		if err != nil || e.answer.Demand == "" {
 			return err
 		}
 		if !time.Now().Before(deadline) {
-			return &exhaustedPoolError{node: e.cluster.node, pool: e.answer.Demand, waiting: e.cluster.keeper.Status().Waiting}
+			return e.exhaustedPool(e.answer.Demand, free)
 		}
 		e.cluster.keeper.Demand(e.answer.Demand)
 		e.wake()
@@ -206,6 +210,25 @@ func (e *errand) resolve(w wish.Wish) error {
 			return err
 		}
 	}
+}
+
+// refusedPool says why a pool is not in use; "" if nothing is wrong with it, or
+// there is none.
+func refusedPool(s *registry.State, name string) string {
+	if name == "" {
+		return ""
+	}
+	object := string(registry.IPPool) + " " + name
+	if reason := s.Rejected[object]; reason != "" {
+		return reason
+	}
+	_, rejected := cluster.AcceptPools(slices.Collect(maps.Values(s.Pools)), maps.Values(s.Leases))
+	for _, r := range rejected {
+		if r.Object == object {
+			return r.Reason
+		}
+	}
+	return ""
 }
 
 // free returns how many addresses each block of the pool that is asked for has

@@ -60,7 +60,7 @@ func pods(t *testing.T) *world {
 	a.engine = &engine.Engine{Store: a.store, Now: time.Now}
 	a.inputs.served, a.inputs.decided, a.inputs.synced = own, true, true
 	objects.Put(registry.Key{Kind: registry.Node, Name: "node1"}, cluster.Node{Name: "node1", UID: "n1"})
-	a.cluster.keeper = leasing.New(leasing.Config{Node: "node1"}, a.cluster.objects, a.cluster.registry, (*addresses)(a), a.identity, func() map[string]string { return nil })
+	a.cluster.keeper = leasing.New(leasing.Config{Node: "node1"}, a.cluster.objects, a.cluster.registry, (*addresses)(a), a.inputs.identity, func() map[string]string { return nil })
 	a.inputs.underlay = []topology.Underlay{underlay("198.18.1.11/24", 1500)}
 	ready := ""
 	a.unready.Store(&ready)
@@ -198,7 +198,7 @@ func TestReservedAddressThatAPodHas(t *testing.T) {
 	}
 	for holder, want := range map[string]bool{"shop/db-0": false, "shop/web-0": true} {
 		w.cluster.pods = having{holder}
-		_, err := e.lease(t.Context())
+		err := e.lease(t.Context())
 		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), holder) {
 			t.Errorf("with %s having it: %v", holder, err)
 		}
@@ -354,7 +354,7 @@ func (w *world) leasing(t *testing.T, name string) ([]string, error) {
 	if cerr != nil {
 		t.Fatal(cerr)
 	}
-	_, err := e.lease(context.Background())
+	err := e.lease(context.Background())
 	w.see()
 	var list []string
 	for _, l := range w.objects.Leases() {
@@ -394,7 +394,7 @@ func TestLeaseThatTheViewDoesNotShow(t *testing.T) {
 	}
 	other := cluster.Lease{Subnet: netip.MustParsePrefix("10.42.250.7/32"), Node: "node2", Pod: "shop/db-0"}
 	w.objects.Put(registry.Key{Kind: registry.SubnetLease, Name: other.Name()}, other)
-	_, err := e.lease(t.Context())
+	err := e.lease(t.Context())
 	var again *cni.Error
 	if !errors.As(err, &again) || again.Code != cni.CodeTryAgain {
 		t.Fatalf("%v, want to be tried again with a better view", err)
@@ -435,7 +435,7 @@ func TestLeaseThatIsGivenBackMeanwhile(t *testing.T) {
 	if err := w.giveBack(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.lease(t.Context()); err != nil {
+	if err := e.lease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l, there := w.objects.Lease("10-42-250-7-32")
@@ -460,6 +460,28 @@ func TestOnlyUnusedLeasesAreGivenBack(t *testing.T) {
 	for name, want := range map[string]bool{"10-42-250-1-32": true, "10-42-250-2-32": false, "10-42-250-3-32": true} {
 		if _, there := w.objects.Lease(name); there != want {
 			t.Errorf("lease %s is there: %v, want %v", name, there, want)
+		}
+	}
+}
+
+// A pool that is there and refused is not said to be missing.
+func TestRefusedPool(t *testing.T) {
+	w := pods(t)
+	w.objects.Put(registry.Key{Kind: registry.IPPool, Name: "late"}, cluster.Pool{
+		Name: "late", Created: 9, Ranges: []cluster.PoolRange{{CIDR: netip.MustParsePrefix("10.43.0.0/20"), BlockBits: 24}},
+	})
+	w.see()
+	w.cluster.objects.Reject("IPPool wrong", "nodeSelector: no operator Near")
+	for pool, want := range map[string]string{
+		"late":  "weft.dev/pool: IPPool late is not in use until it is mended: 10.43.0.0/20 overlaps 10.43.0.0/16 of IPPool blue, which is in use; give it another range",
+		"wrong": "weft.dev/pool: IPPool wrong is not in use until it is mended: nodeSelector: no operator Near",
+		"wron":  "weft.dev/pool: there is no IPPool wron in use; create it, or ask for another",
+	} {
+		w.pod("web-0", map[string]string{wish.Pool: pool})
+		_, _, _, cerr := w.ask("web-0")
+		var refused *wish.RefusedError
+		if !errors.As(cerr, &refused) || refused.Reason != wish.UnknownPool || refused.Msg != want {
+			t.Errorf("%s: %v\nwant %s", pool, cerr, want)
 		}
 	}
 }

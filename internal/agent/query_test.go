@@ -232,6 +232,15 @@ func TestSubsystemsInTrouble(t *testing.T) {
 			func(in *reportInput) { in.kinds = []reconcile.Status{{Kind: "fdb", Desired: 7, Pending: 2}} },
 			"kernel fdb | pending |  | 2 | 2 of 7 to be done",
 		},
+		"kind awaiting": {
+			func(in *reportInput) {
+				former := errors.New("add route 10.42.3.7/32: the former sandbox behind weft0 still has the address")
+				f := reconcile.Failing{Object: "route 10.42.3.7/32", Verb: delta.Add, Err: former, Attempts: 4, Since: queryTime, Next: queryTime.Add(time.Second)}
+				in.kinds = []reconcile.Status{{Kind: "routes", Desired: 7, Pending: 1, Awaiting: []reconcile.Failing{f}}}
+			},
+			"kernel routes | pending |  | 1 | add route 10.42.3.7/32: the former sandbox behind weft0 still has the address; " +
+				"4 attempts since 2026-01-02T03:04:05Z, again in 1s",
+		},
 		"kind failing, in words of its own": {
 			func(in *reportInput) {
 				f := reconcile.Failing{Object: "link weft-vxlan", Verb: delta.Add, Err: errors.New("add link weft-vxlan: in the way"), Attempts: 1, Since: queryTime}

@@ -130,6 +130,11 @@ func kindStatus(k reconcile.Status, now time.Time) report.Subsystem {
 		if k.LastError != nil && k.LastError.Error() == k.Failing[0].Err.Error() {
 			row.LastError, row.LastErrorAt = "", time.Time{}
 		}
+	case len(k.Awaiting) > 0:
+		row.State, row.Detail = report.Pending, failing(k.Awaiting[0], now)
+		if more := len(k.Awaiting) - 1; more > 0 {
+			row.Detail += fmt.Sprintf("; and %d more", more)
+		}
 	case k.InSyncSince.IsZero():
 		row.State, row.Detail = report.Pending, fmt.Sprintf("%d of %d to be done", k.Pending, max(k.Desired, k.Pending))
 	}

@@ -14,26 +14,6 @@ import (
 	"weft.dev/weft/internal/registry"
 )
 
-// exhaustedPoolError says that a pool has no free address for this node.
-type exhaustedPoolError struct {
-	node, pool string
-	waiting    []string // why the node lacks blocks, of all pools
-}
-
-func (e *exhaustedPoolError) Error() string {
-	var why []string
-	for _, w := range e.waiting {
-		if strings.Contains(w, "IPPool "+e.pool) {
-			why = append(why, w)
-		}
-	}
-	if len(why) == 0 {
-		why = append(why, "the block that it asks for is not there yet")
-	}
-	return fmt.Sprintf("node %s has no free address of IPPool %s: %s; delete pods that use the pool, or add another one",
-		e.node, e.pool, strings.Join(why, "; "))
-}
-
 // refuse turns what cannot be done into the runtime's error. What is no refusal
 // is an obstacle that time removes: the registry is out of reach, or somebody
 // else is at work.

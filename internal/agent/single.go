@@ -12,6 +12,7 @@ import (
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/facts"
+	"weft.dev/weft/internal/core/topology"
 	"weft.dev/weft/internal/core/wish"
 	"weft.dev/weft/internal/engine"
 	"weft.dev/weft/internal/fabric"
@@ -22,11 +23,10 @@ import (
 // block of this node get leases of their own, and those that the pod keeps are
 // written down.
 func (e *errand) announce(ctx context.Context, a engine.Attachment) error {
-	moved, err := e.lease(ctx)
-	if err != nil {
+	if err := e.lease(ctx); err != nil {
 		return e.refuse(err)
 	}
-	if err := e.settle(ctx, moved); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return e.refuse(err)
 	}
 	if !e.answer.Keep {
@@ -37,7 +37,7 @@ func (e *errand) announce(ctx context.Context, a engine.Attachment) error {
 		c.Addresses = append(c.Addresses, addr.Addr)
 	}
 	slices.SortFunc(c.Addresses, netip.Addr.Compare) // IPv4 first
-	err = e.cluster.pods.KeepAddresses(ctx, c)
+	err := e.cluster.pods.KeepAddresses(ctx, c)
 	if errors.Is(err, registry.ErrExists) {
 		return cni.Errorf(cni.CodeTryAgain, "AddressClaim %s has appeared meanwhile; the next attempt takes its addresses", c.Key())
 	}
@@ -49,12 +49,13 @@ func (e *errand) announce(ctx context.Context, a engine.Attachment) error {
 
 // settle waits until the node is ready for the pod's addresses: that a route to
 // where one was is gone, being in the way of the pod's own, and that what comes
-// from one is masqueraded as from any other.
-func (e *errand) settle(ctx context.Context, moved bool) error {
+// from one is masqueraded as from any other. Who moved the address here is no
+// matter: it may have been an attempt before.
+func (e *errand) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
-	if moved {
-		if err := e.fabric.Wait(ctx, fabric.Routes); err != nil {
+	if keys := e.formerRoutes(); len(keys) > 0 {
+		if err := e.fabric.WaitRoutes(ctx, keys...); err != nil {
 			return fmt.Errorf("wait until the former route of the pod's address is gone: %w", err)
 		}
 	}
@@ -73,22 +74,32 @@ func (e *errand) settle(ctx context.Context, moved bool) error {
 	return e.fabric.Wait(ctx, fabric.NAT)
 }
 
+// formerRoutes are those that lead, or led, to where the pod's addresses were.
+func (e *errand) formerRoutes() (keys []topology.RouteKey) {
+	for _, addr := range e.single {
+		keys = append(keys, topology.RouteKey{Dst: netip.PrefixFrom(addr, addr.BitLen())})
+	}
+	for _, l := range e.answer.Drop {
+		keys = append(keys, topology.RouteKey{Dst: l.Subnet})
+	}
+	return keys
+}
+
 // lease creates and takes over what the answer says. A lease that is there
 // already is this pod's, or the address is somebody else's.
-func (e *errand) lease(ctx context.Context) (moved bool, err error) {
+func (e *errand) lease(ctx context.Context) error {
 	if len(e.single)+len(e.answer.Drop) == 0 {
-		return false, nil
+		return nil
 	}
 	release, err := e.cluster.claimSingle(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer release()
 	for _, l := range e.answer.Drop {
 		if err := e.cluster.registry.Delete(ctx, l); err != nil {
-			return false, fmt.Errorf("delete SubnetLease %s, whose address is in a block of this node: %w", l.Name(), err)
+			return fmt.Errorf("delete SubnetLease %s, whose address is in a block of this node: %w", l.Name(), err)
 		}
-		moved = true
 	}
 	for _, addr := range e.single {
 		subnet := netip.PrefixFrom(addr, addr.BitLen())
@@ -98,13 +109,11 @@ func (e *errand) lease(ctx context.Context) (moved bool, err error) {
 				want = l
 			}
 		}
-		replaced, err := e.leaseOne(ctx, want)
-		if err != nil {
-			return false, fmt.Errorf("lease address %s for pod %s: %w", addr, e.pod.Key(), err)
+		if err := e.leaseOne(ctx, want); err != nil {
+			return fmt.Errorf("lease address %s for pod %s: %w", addr, e.pod.Key(), err)
 		}
-		moved = moved || replaced
 	}
-	return moved, nil
+	return nil
 }
 
 // poolAround returns the name of the pool that has the address; "": none. A lease
@@ -119,32 +128,32 @@ func (e *errand) poolAround(addr netip.Addr) string {
 }
 
 // leaseOne creates the lease, or makes the one that the pod has this node's.
-func (e *errand) leaseOne(ctx context.Context, want cluster.Lease) (replaced bool, err error) {
+func (e *errand) leaseOne(ctx context.Context, want cluster.Lease) error {
 	e.sign(&want)
 	if want.UID == "" {
 		if err := e.checkFree(ctx, want); err != nil {
-			return false, err
+			return err
 		}
 		err := e.cluster.registry.Create(ctx, want)
 		if !errors.Is(err, registry.ErrExists) {
-			return false, err
+			return err
 		}
 	}
 	var known cluster.Lease
 	e.cluster.objects.View(func(s *registry.State) { known = s.Leases[want.Name()] })
 	switch {
 	case known.UID == "":
-		return false, cni.Errorf(cni.CodeTryAgain, "SubnetLease %s has appeared this moment; the next attempt sees whose it is", want.Name())
+		return cni.Errorf(cni.CodeTryAgain, "SubnetLease %s has appeared this moment; the next attempt sees whose it is", want.Name())
 	case known.Pod != want.Pod:
-		return false, &wish.RefusedError{Reason: wish.AddressInUse, Msg: fmt.Sprintf(
+		return &wish.RefusedError{Reason: wish.AddressInUse, Msg: fmt.Sprintf(
 			"SubnetLease %s says that it is the address of pod %s on node %s", known.Name(), known.Pod, known.Node)}
 	}
 	want.UID, want.Version, want.Created, want.Pool = known.UID, known.Version, known.Created, known.Pool
-	err = e.cluster.registry.Replace(ctx, want)
+	err := e.cluster.registry.Replace(ctx, want)
 	if errors.Is(err, registry.ErrConflict) {
-		return false, cni.Errorf(cni.CodeTryAgain, "SubnetLease %s is being changed by node %s", known.Name(), known.Node)
+		return cni.Errorf(cni.CodeTryAgain, "SubnetLease %s is being changed by node %s", known.Name(), known.Node)
 	}
-	return known.Node != want.Node, err
+	return err
 }
 
 // checkFree refuses an address that a pod has without a lease of its own: it got
@@ -163,10 +172,11 @@ func (e *errand) checkFree(ctx context.Context, want cluster.Lease) error {
 
 // sign makes the lease this node's.
 func (e *errand) sign(l *cluster.Lease) {
-	id := e.identity()
+	seen := e.seen.Load()
+	id := seen.identity()
 	l.Node, l.Addresses, l.VTEP = e.cluster.node, id.Addresses, id.VTEP
-	if n := e.seen.Load().node; n != nil {
-		l.NodeUID = n.UID
+	if seen.node != nil {
+		l.NodeUID = seen.node.UID
 	}
 }
 

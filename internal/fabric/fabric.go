@@ -37,6 +37,10 @@ const (
 // that is not ours changed: the routes through it may have vanished.
 const Underlay = "underlay"
 
+// Pods is no kind of object, either: Noticed is told it when host routes of pods
+// may have gone, which a route of ours may await.
+const Pods = "pods"
+
 // Node is what this node's own pods need of it.
 type Node struct {
 	Sysctls map[topology.SysctlKey]topology.Wanted[topology.Sysctl]
@@ -112,10 +116,19 @@ func (f *Fabric) Resync(kind string) {
 // A nil key says that anything of the kind may have changed, an empty kind that
 // everything may.
 func (f *Fabric) Noticed(kind string, key, value any, gone bool) {
-	if kind == Underlay {
-		kind, key = Routes, nil
+	var step bool
+	switch kind {
+	case Pods:
+		step = f.reconciler.Retry(Routes)
+	case Underlay:
+		step = f.reconciler.Noticed(Routes, nil, nil, false)
+	default:
+		step = f.reconciler.Noticed(kind, key, value, gone)
+		if kind == "" {
+			step = f.reconciler.Retry(Routes) || step // pods may have gone, too
+		}
 	}
-	if f.reconciler.Noticed(kind, key, value, gone) {
+	if step {
 		f.poke()
 	}
 }

@@ -24,6 +24,7 @@ type host struct {
 	*testing.T
 	ns    *nstest.NS
 	store *registry.Store
+	k     *kernel.Handle
 	*fabric.Fabric
 	now time.Time
 }
@@ -48,6 +49,7 @@ func newHost(t *testing.T) *host {
 		h.must(err)
 	})
 	t.Cleanup(k.Close)
+	h.k = k
 	h.Fabric = fabric.New(h.store, fabric.Drivers{
 		Sysctls: k.Sysctls(), Links: k.VXLANLinks("/run/weft"), Addresses: k.FabricAddresses(), Neighbours: k.FabricNeighbours(),
 		FDB: k.FDB(), Routes: k.FabricRoutes(), NAT: k.NAT(),
@@ -114,18 +116,24 @@ func (h *host) settle() {
 // name of a device, or "nowhere".
 func (h *host) expect(addr, way string) {
 	h.Helper()
+	if got := h.way(addr); got != way {
+		h.Errorf("packets to %s go %s, want %s", addr, got, way)
+	}
+}
+
+func (h *host) way(addr string) (dev string) {
+	h.Helper()
 	h.ns.Do(func() {
 		routes, err := netlink.RouteGet(netip.MustParseAddr(addr).AsSlice())
-		got := "nowhere"
-		if err == nil {
-			l, err := netlink.LinkByIndex(routes[0].LinkIndex)
-			h.must(err)
-			got = l.Attrs().Name
+		if err != nil {
+			dev = "nowhere"
+			return
 		}
-		if got != way {
-			h.Errorf("packets to %s go %s (%v, %v), want %s", addr, got, routes, err, way)
-		}
+		l, err := netlink.LinkByIndex(routes[0].LinkIndex)
+		h.must(err)
+		dev = l.Attrs().Name
 	})
+	return dev
 }
 
 // podHere makes the host route that an attachment has, or takes it away.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weft.dev/weft/internal/core/topology"
 )
 
 // Wait returns when everything of the kinds named, or of all kinds, is in the
@@ -15,7 +17,24 @@ import (
 // from SetSelf and SetNode before it. If ctx ends before, the error wraps its
 // cause and names what is missing.
 func (f *Fabric) Wait(ctx context.Context, kinds ...string) error {
-	w := &waiter{kinds: kinds, done: make(chan struct{})}
+	settled := func() bool {
+		everything := f.opened.node && f.opened.cluster
+		return (everything || len(kinds) > 0) && f.reconciler.Settled(kinds...)
+	}
+	return f.wait(ctx, settled, f.missing)
+}
+
+// WaitRoutes returns when the routes of these keys are as follows from what Wait
+// says: in the kernel if they are wanted, and not there if they are not. No other
+// object counts. If ctx ends before, the error wraps its cause and says what is in
+// the way.
+func (f *Fabric) WaitRoutes(ctx context.Context, keys ...topology.RouteKey) error {
+	missing := func() error { return f.tables.routes.Settled(keys...) }
+	return f.wait(ctx, func() bool { return missing() == nil }, missing)
+}
+
+func (f *Fabric) wait(ctx context.Context, settled func() bool, missing func() error) error {
+	w := &waiter{settled: settled, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiters = append(f.waiters, w)
 	f.mu.Unlock()
@@ -27,33 +46,33 @@ func (f *Fabric) Wait(ctx context.Context, kinds ...string) error {
 		f.mu.Lock()
 		f.waiters = slices.DeleteFunc(f.waiters, func(x *waiter) bool { return x == w })
 		f.mu.Unlock()
-		return fmt.Errorf("wait for the node's network: %w: %w", context.Cause(ctx), f.missing())
+		why := missing()
+		if why == nil {
+			why = errors.New("it is about to be done")
+		}
+		return fmt.Errorf("wait for the node's network: %w: %w", context.Cause(ctx), why)
 	}
 }
 
-// waiter is one call of Wait.
+// waiter is one call of Wait or WaitRoutes.
 type waiter struct {
-	kinds []string // none: all
-	done  chan struct{}
+	settled func() bool // by the Step
+	done    chan struct{}
 }
 
-// waiting returns the calls of Wait that a Step which begins now can fulfil.
+// waiting returns the calls that a Step which begins now can fulfil.
 func (f *Fabric) waiting() []*waiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.waiters)
 }
 
-// fulfil ends those calls of Wait whose kinds are in the kernel.
+// fulfil ends those calls whose objects are in the kernel.
 func (f *Fabric) fulfil(waiting []*waiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	everything := f.opened.node && f.opened.cluster
 	for _, w := range waiting {
-		if len(w.kinds) == 0 && !everything {
-			continue
-		}
-		if at := slices.Index(f.waiters, w); at >= 0 && f.reconciler.Settled(w.kinds...) {
+		if at := slices.Index(f.waiters, w); at >= 0 && w.settled() {
 			close(w.done)
 			f.waiters = slices.Delete(f.waiters, at, at+1)
 		}
@@ -73,21 +92,22 @@ func (f *Fabric) missing() error {
 	}
 	const most = 3
 	var what []string
-	failing, pending := 0, 0
+	obstacles, pending := 0, 0
 	for _, s := range f.Status() {
 		if s.Closed {
 			return errors.New("what this node's own pods need is not known yet")
 		}
 		pending += s.Pending
-		failing += len(s.Failing)
-		for _, o := range s.Failing[:min(len(s.Failing), most-len(what))] {
+		in := append(s.Failing, s.Awaiting...)
+		obstacles += len(in)
+		for _, o := range in[:min(len(in), most-len(what))] {
 			what = append(what, fmt.Sprintf("%s %s: %v", o.Verb, o.Object, o.Err))
 		}
 	}
 	switch {
-	case failing > len(what):
-		what = append(what, fmt.Sprintf("and %d more", failing-len(what)))
-	case failing == 0:
+	case obstacles > len(what):
+		what = append(what, fmt.Sprintf("and %d more", obstacles-len(what)))
+	case obstacles == 0:
 		what = append(what, fmt.Sprintf("%d operations are pending", pending))
 	}
 	return errors.New(strings.Join(what, "; "))

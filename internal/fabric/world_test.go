@@ -36,6 +36,12 @@ const (
 
 var errKernel = errors.New("kernel says no")
 
+// awaiting is the error of a key that somebody will let go.
+type awaiting struct{}
+
+func (awaiting) Error() string { return "a former sandbox has it" }
+func (awaiting) Awaits() bool  { return true }
+
 // kernel is what all drivers write to: where a device is touched, everything
 // on it is lost.
 type kernel struct {
@@ -54,6 +60,7 @@ type fake[K delta.Key[K], V comparable] struct {
 	mu      *sync.Mutex
 	have    map[K]V
 	foreign map[K]bool // keys that somebody else has
+	awaited map[K]bool // keys that somebody else has and will let go
 	mode    mode       // of the next operation, or of all
 	blind   error      // of Observe
 	touched func(K)
@@ -62,7 +69,7 @@ type fake[K delta.Key[K], V comparable] struct {
 }
 
 func newFake[K delta.Key[K], V comparable](mu *sync.Mutex) fake[K, V] {
-	return fake[K, V]{mu: mu, have: map[K]V{}, foreign: map[K]bool{}, touched: func(K) {}}
+	return fake[K, V]{mu: mu, have: map[K]V{}, foreign: map[K]bool{}, awaited: map[K]bool{}, touched: func(K) {}}
 }
 
 func newKernel() *kernel {
@@ -138,6 +145,8 @@ func (f *fake[K, V]) one(op delta.Op[K, V]) error {
 		return errKernel
 	case f.foreign[op.Key] && op.Verb != delta.Delete:
 		return errors.New("something foreign is in the way")
+	case f.awaited[op.Key] && op.Verb != delta.Delete:
+		return awaiting{}
 	case op.Verb == delta.Delete:
 		delete(f.have, op.Key)
 	default:

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"fmt"
-	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -29,28 +28,6 @@ type fabricRoutes struct{ h *Handle }
 // A link that goes down takes its routes with it. Of IPv4 ones the kernel does
 // not say so.
 func (h *Handle) FabricRoutes() fabricRoutes { return fabricRoutes{h} }
-
-// ForeignRouteError says that there is a route to a destination that is not
-// ours to change. Nothing was changed.
-type ForeignRouteError struct {
-	Dst      netip.Prefix
-	Gateway  netip.Addr // zero: none
-	Device   string     // "" if unknown
-	Protocol int        // rtm_protocol
-	Metric   int
-}
-
-func (e *ForeignRouteError) Error() string {
-	s := e.Dst.String()
-	if e.Gateway.IsValid() {
-		s += " via " + e.Gateway.String()
-	}
-	if e.Device != "" {
-		s += " dev " + e.Device
-	}
-	return fmt.Sprintf("add route %s: the host has a route to it that this driver did not make (%s proto %d metric %d); "+
-		"delete it, or give the network another address range", e.Dst, s, e.Protocol, e.Metric)
-}
 
 // Metrics of our routes: of the last resort, and of others in IPv6, as the
 // kernel makes of none (IP6_RT_PRIO_USER). In IPv4 others have 0. A pod's host
@@ -136,28 +113,30 @@ func (d fabricRoutes) Observe() (map[topology.RouteKey]topology.Route, error) {
 	return observed, err
 }
 
-// linkNames looks names of links up, each once.
+// linkNames looks links up, each once.
 type linkNames struct {
 	c     *conn
-	known map[int]string
+	known map[int]link
 	err   error // of a look-up, the first
 }
 
 // of returns the name of a link, or "" if there is none any more.
-func (n *linkNames) of(index int) string {
-	name, known := n.known[index]
+func (n *linkNames) of(index int) string { return n.link(index).name }
+
+// link returns a link, or the zero value if there is none any more.
+func (n *linkNames) link(index int) link {
+	l, known := n.known[index]
 	if known || index == 0 {
-		return name
+		return l
 	}
-	var l link
 	if err := n.c.exec(getLink(index, fmt.Sprintf("number %d", index), &l)); err != nil && !isErrno(err, unix.ENODEV) && n.err == nil {
 		n.err = err
 	}
 	if n.known == nil {
-		n.known = map[int]string{}
+		n.known = map[int]link{}
 	}
-	n.known[index] = l.name
-	return l.name
+	n.known[index] = l
+	return l
 }
 
 type routeOp = delta.Op[topology.RouteKey, topology.Route]
@@ -260,7 +239,7 @@ func (w *routeWriter) attempt(ops []routeOp) (surprising []int, err error) {
 			_, have, ours := found[i].fabric(names.of)
 			switch {
 			case !ours:
-				w.errs[i] = foreignRoute(op.Key, found[i], &names)
+				w.errs[i] = routeInTheWay(op.Key, found[i], &names)
 			case have.Dev == tampered:
 				surprising = append(surprising, i)
 			case have != op.Want:
@@ -342,7 +321,7 @@ func (w *routeWriter) settleOne(op routeOp, there []route, names *linkNames) err
 	default:
 		for _, r := range there {
 			if _, _, mine := r.fabric(names.of); !mine && (!op.Key.Local || r.kind != unix.RTN_LOCAL) {
-				return foreignRoute(op.Key, r, names)
+				return routeInTheWay(op.Key, r, names)
 			}
 		}
 		if err := w.deleteAll(op.Key, ours); err != nil {
@@ -379,8 +358,4 @@ func (w *routeWriter) deleteAll(k topology.RouteKey, routes []route) error {
 		}
 	}
 	return nil
-}
-
-func foreignRoute(k topology.RouteKey, r route, names *linkNames) error {
-	return &ForeignRouteError{Dst: k.Dst, Gateway: r.gateway, Device: names.of(r.oif), Protocol: r.protocol, Metric: r.priority}
 }

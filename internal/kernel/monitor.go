@@ -18,8 +18,8 @@ import (
 // Notice is something that the kernel reports, in the words of the drivers.
 type Notice struct {
 	// Kind is "links", "addresses", "neighbours", "fdb" or "routes"; "underlay"
-	// where the result of Handle.Underlay may have changed; "" where anything
-	// may have happened unnoticed.
+	// where the result of Handle.Underlay may have changed; "pods" where a pod's
+	// host routes may have gone; "" where anything may have happened unnoticed.
 	Kind string
 	// Key and Value are what the driver of the kind would observe. A nil Key
 	// says that anything of the kind may have changed.
@@ -37,8 +37,8 @@ const monitorGroups = unix.RTMGRP_LINK | unix.RTMGRP_NEIGH | unix.RTMGRP_IPV4_IF
 
 // Monitor calls notify for whatever happens to our objects and to the underlay,
 // until ctx ends, whose error it returns, or until it cannot go on. The first
-// Notice says that anything may have happened before. Pods that come and go are
-// not reported.
+// Notice says that anything may have happened before. Of pods it reports no more
+// than that one may have gone.
 func (h *Handle) Monitor(ctx context.Context, notify func(Notice)) error {
 	f, err := h.subscribe()
 	if err != nil {
@@ -167,8 +167,14 @@ func (m *monitor) take(msg syscall.NetlinkMessage) error {
 
 func (m *monitor) link(body []byte, gone bool) error {
 	l, err := parseLink(body)
-	if err != nil || body[0] != unix.AF_UNSPEC || l.ours() { // of family AF_BRIDGE are news about ports
+	if err != nil || body[0] != unix.AF_UNSPEC { // of family AF_BRIDGE are news about ports
 		return err
+	}
+	if l.ours() {
+		if gone || !l.up {
+			m.notify(Notice{Kind: "pods"}) // their IPv4 routes go without a word
+		}
+		return nil
 	}
 	was, known := m.links[l.index]
 	is := watch(l)
@@ -259,6 +265,8 @@ func (m *monitor) route(body []byte, gone, replaces bool) error {
 		m.tell("routes", k, v, gone)
 	} else if replaces {
 		m.tell("routes", r.key(), nil, true)
+	} else if gone && r.protocol == RouteProtocol && r.podRoute() {
+		m.notify(Notice{Kind: "pods"})
 	}
 	if r.dst.Bits() == 0 {
 		m.notify(Notice{Kind: "underlay"})

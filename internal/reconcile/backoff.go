@@ -27,10 +27,12 @@ const (
 	settleTime = 20 * time.Millisecond
 )
 
-// failure is one thing that failed, in one or several attempts in a row.
+// failure is one thing that failed, in one or several attempts in a row, or that
+// awaits something.
 type failure struct {
 	verb     delta.Verb
 	err      error
+	awaits   bool
 	attempts int
 	since    time.Time // of the first attempt
 	next     time.Time // not to be tried before
@@ -42,7 +44,7 @@ func (f *failure) again(verb delta.Verb, err error, object string, now time.Time
 		f.since = now
 	}
 	f.attempts++
-	f.verb, f.err = verb, err
+	f.verb, f.err, f.awaits = verb, err, awaits(err)
 	f.next = now.Add(backoff(f.attempts, object))
 }
 

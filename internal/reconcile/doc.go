@@ -19,6 +19,8 @@
 //     returned an error.
 //   - An object that fails delays no other. It is tried again with a delay that
 //     doubles up to a limit, for ever.
+//   - An object that only awaits something (see Awaiting) is no failure: it is
+//     pending, tried again likewise, and at once when Retry says so.
 //   - An object may take others with it (a device its addresses, neighbours and
 //     routes). A Table names the Tables that depend on it: after any operation
 //     of its own they are read again before anything is applied to them.

@@ -2,7 +2,11 @@
 
 package reconcile
 
-import "weft.dev/weft/internal/core/delta"
+import (
+	"errors"
+
+	"weft.dev/weft/internal/core/delta"
+)
 
 // Driver reads and writes one kind of kernel object.
 type Driver[K delta.Key[K], V comparable] interface {
@@ -15,4 +19,19 @@ type Driver[K delta.Key[K], V comparable] interface {
 	// that is not ours is changed: an Add in whose place there is something
 	// foreign fails.
 	Apply(ops []delta.Op[K, V]) []error
+}
+
+// Awaiting is an error of an operation in whose way there is something that will
+// go without anybody's help. The operation is pending, not failing. It is tried
+// again like one that failed, and whenever Retry says that what it waits for may
+// be gone.
+type Awaiting interface {
+	error
+	Awaits() bool
+}
+
+// awaits reports whether the error is such a one.
+func awaits(err error) bool {
+	var a Awaiting
+	return errors.As(err, &a) && a.Awaits()
 }

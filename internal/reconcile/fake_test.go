@@ -34,6 +34,7 @@ type kernel struct {
 	name    string
 	have    map[key]string
 	foreign map[key]bool // keys that are occupied by somebody else
+	awaited map[key]bool // keys that somebody else has and will let go
 	modes   map[key]mode
 	blind   error     // of Observe
 	takes   []*kernel // loses everything with each operation here
@@ -44,7 +45,7 @@ type kernel struct {
 }
 
 func newKernel(name string, log *[]string) *kernel {
-	return &kernel{name: name, have: map[key]string{}, foreign: map[key]bool{}, modes: map[key]mode{}, log: log}
+	return &kernel{name: name, have: map[key]string{}, foreign: map[key]bool{}, awaited: map[key]bool{}, modes: map[key]mode{}, log: log}
 }
 
 func (f *kernel) Observe() (map[key]string, error) {
@@ -84,6 +85,8 @@ func (f *kernel) one(op delta.Op[key, string]) error {
 		return errKernel
 	case f.foreign[op.Key] && op.Verb != delta.Delete:
 		return errors.New("something foreign is in the way")
+	case f.awaited[op.Key] && op.Verb != delta.Delete:
+		return letGo{}
 	case op.Verb == delta.Delete:
 		delete(f.have, op.Key)
 	default:

@@ -76,8 +76,8 @@ func (t *Table[K, V]) readDue() time.Time {
 }
 
 // forget drops failures of keys that are pending no more, and returns how many
-// there were.
-func (t *Table[K, V]) forget() int {
+// there were, without those that only awaited something.
+func (t *Table[K, V]) forget() (gone int) {
 	if len(t.failures) == 0 {
 		return 0
 	}
@@ -87,7 +87,11 @@ func (t *Table[K, V]) forget() int {
 			still[op.Key] = f
 		}
 	}
-	gone := len(t.failures) - len(still)
+	for k, f := range t.failures {
+		if still[k] == nil && !f.awaits {
+			gone++
+		}
+	}
 	t.failures = still
 	return gone
 }
@@ -100,6 +104,7 @@ func (t *Table[K, V]) apply(now time.Time, deletions bool, p *Pass) {
 		return
 	}
 	ops := t.due(now, deletions)
+	t.retry = t.retry && deletions // what is said from now on is for the next Step
 	if len(ops) == 0 {
 		return
 	}
@@ -121,7 +126,7 @@ func (t *Table[K, V]) apply(now time.Time, deletions bool, p *Pass) {
 func (t *Table[K, V]) due(now time.Time, deletions bool) []delta.Op[K, V] {
 	return slices.DeleteFunc(t.tracker.Pending(), func(op delta.Op[K, V]) bool {
 		f := t.failures[op.Key]
-		return (op.Verb == delta.Delete) != deletions || f != nil && f.next.After(now)
+		return (op.Verb == delta.Delete) != deletions || f != nil && f.next.After(now) && (!f.awaits || !t.retry)
 	})
 }
 
@@ -138,23 +143,29 @@ func (t *Table[K, V]) record(op delta.Op[K, V], err error, now time.Time, p *Pas
 		case delta.Delete:
 			c.Deleted++
 		}
-		if f != nil {
+		if f != nil && !f.awaits {
 			c.Recovered++
-			delete(t.failures, op.Key)
 		}
+		delete(t.failures, op.Key)
 		return
 	}
 	if t.reads.doubted.IsZero() {
 		t.reads.doubted = latest(now, t.reads.at.Add(doubtInterval))
 	}
-	t.lastErr, t.lastAt = err, now
-	if f == nil {
+	if !awaits(err) {
+		t.lastErr, t.lastAt = err, now
+	}
+	if f == nil || f.awaits != awaits(err) {
 		f = &failure{}
 		t.failures[op.Key] = f
 	}
 	object := t.describe(op.Key)
 	f.again(op.Verb, err, object, now)
-	if f.attempts == 1 {
+	switch {
+	case f.attempts > 1:
+	case f.awaits:
+		p.Awaiting = append(p.Awaiting, f.failing(object))
+	default:
 		p.Failed = append(p.Failed, f.failing(object))
 	}
 }

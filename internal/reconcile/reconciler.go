@@ -17,6 +17,7 @@ type Kind interface {
 
 	request()
 	invalidate()
+	tryAgain() bool
 	notice(key, value any, gone bool) bool
 
 	settled() bool
@@ -32,6 +33,8 @@ type Pass struct {
 	Next    time.Time // when the next Step is due; zero: not until something changes
 	Changes []Change  // per kind, for those with any
 	Failed  []Failing // what failed for the first time in a row
+
+	Awaiting []Failing // what begins to await something
 }
 
 // Change counts what happened to one kind.
@@ -90,6 +93,17 @@ func (r *Reconciler) Resync(kind string) {
 			k.request()
 		}
 	}
+}
+
+// Retry says that what operations of a kind await may be gone: the next Step tries
+// them. It reports whether a Step is called for.
+func (r *Reconciler) Retry(kind string) (step bool) {
+	for _, k := range r.kinds {
+		if k.Name() == kind {
+			step = k.tryAgain()
+		}
+	}
+	return step
 }
 
 // Noticed takes in what the kernel said about one object of a kind: its value,

@@ -3,6 +3,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,8 +16,10 @@ type Status struct {
 	Kind    string
 	Closed  bool // not opened yet: nothing of the kind is read or written
 	Desired int
-	Pending int // operations that are due, failing ones included
+	Pending int // operations that are due, Failing and Awaiting included
 	Failing []Failing
+
+	Awaiting []Failing // those that have nothing to do but wait (see the interface)
 
 	InSyncSince time.Time // zero: not in sync
 	BehindSince time.Time // when the oldest change that is not applied yet was first tried; zero: all are
@@ -27,7 +30,7 @@ type Status struct {
 	ResyncTook time.Duration
 }
 
-// Failing is one operation that failed and is tried again.
+// Failing is one operation that failed, or awaits something, and is tried again.
 type Failing struct {
 	Object   string     // such as "route 10.42.3.0/24"; the kind, if it cannot be observed
 	Verb     delta.Verb // "observe", if it cannot be observed
@@ -43,7 +46,7 @@ type State string
 // States.
 const (
 	InSync  State = "in sync"
-	Pending State = "pending" // not acknowledged by the kernel yet
+	Pending State = "pending" // not acknowledged by the kernel yet, or awaiting something
 	Failed  State = "failing" // the last attempt failed
 )
 
@@ -53,7 +56,7 @@ type Object struct {
 	Key, Value any    // of the Table's types
 	Origin     string // the object that asks for it
 	State      State
-	Err        error // of Failed
+	Err        error // of Failed; of Pending: what is awaited, if anything
 }
 
 // Status returns the state of each kind, in the order of the Tables.
@@ -119,6 +122,33 @@ func (t *Table[K, V]) settled() bool {
 	return t.inSync() && !r.requested && !r.unclear && r.doubted.IsZero() && len(t.noticed) == 0
 }
 
+// Settled returns nil if the objects of all keys are as desired, there or not
+// there; otherwise what is in the way of that, or why it is not known. Other
+// objects do not count.
+func (t *Table[K, V]) Settled(keys ...K) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch r := &t.reads; {
+	case t.reading.err != nil:
+		return t.reading.err
+	case !t.open || !r.known || r.requested || r.unclear:
+		return fmt.Errorf("%s: to be read from the kernel", t.kind)
+	}
+	for _, op := range t.tracker.Pending() {
+		if f := t.failures[op.Key]; slices.Contains(keys, op.Key) && f != nil {
+			return fmt.Errorf("%s %s: %w", op.Verb, t.describe(op.Key), f.err)
+		} else if slices.Contains(keys, op.Key) {
+			return fmt.Errorf("%s %s: not done yet", op.Verb, t.describe(op.Key))
+		}
+	}
+	for _, k := range keys {
+		if _, doubtful := t.noticed[k]; doubtful || !t.inScope(k) {
+			return fmt.Errorf("%s: to be read from the kernel", t.describe(k))
+		}
+	}
+	return nil
+}
+
 func (t *Table[K, V]) status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +166,11 @@ func (t *Table[K, V]) status() Status {
 		s.Failing = append(s.Failing, t.reading.failing(t.kind))
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(t.failures), K.Compare) {
-		s.Failing = append(s.Failing, t.failures[k].failing(t.describe(k)))
+		if f := t.failures[k]; f.awaits {
+			s.Awaiting = append(s.Awaiting, f.failing(t.describe(k)))
+		} else {
+			s.Failing = append(s.Failing, f.failing(t.describe(k)))
+		}
 	}
 	return s
 }
@@ -184,6 +218,9 @@ func (t *Table[K, V]) objects() []Object {
 		o := Object{Kind: t.kind, Key: e.key, Value: e.value, Origin: t.origins[e.key], State: InSync}
 		if f := t.failures[e.key]; f != nil {
 			o.State, o.Err = Failed, f.err
+			if f.awaits {
+				o.State = Pending
+			}
 		} else if pending[e.key] || !t.reads.known {
 			o.State = Pending
 		}

@@ -29,6 +29,7 @@ type Table[K delta.Key[K], V comparable] struct {
 	failures map[K]*failure // of pending keys only
 	reading  failure        // of the last read; err is nil if it succeeded
 	reads    reads
+	retry    bool // what awaits something is due
 	busy     bool // the driver works
 
 	noticed map[K]notice[V] // what contradicts the last observation, by key
@@ -113,6 +114,15 @@ func (t *Table[K, V]) invalidate() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reads.known = false
+}
+
+// tryAgain makes due what awaits something. It reports whether a Step is called
+// for: while the driver works, something may just begin to wait.
+func (t *Table[K, V]) tryAgain() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retry = t.busy || len(t.failures) > 0
+	return t.retry
 }
 
 // notice takes in what the kernel said about one object. It reports whether a

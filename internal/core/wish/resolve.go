@@ -63,8 +63,11 @@ func (r *resolver) checkPool() error {
 		return nil
 	}
 	p, there := r.poolNamed(r.w.Pool)
+	if !there && r.v.PoolRefused != "" {
+		return refuse(UnknownPool, "%s: IPPool %s is not in use until it is mended: %s", Pool, r.w.Pool, r.v.PoolRefused)
+	}
 	if !there {
-		return refuse(UnknownPool, "%s: there is no IPPool %s in use; create it, see whether it overlaps another one (weft status), or ask for another", Pool, r.w.Pool)
+		return refuse(UnknownPool, "%s: there is no IPPool %s in use; create it, or ask for another", Pool, r.w.Pool)
 	}
 	if !p.Selector.Matches(r.v.Labels) {
 		return refuse(PoolNotForNode, "%s: IPPool %s does not select node %s; run the pod on a node that it selects, or ask for another", Pool, p.Name, r.v.Node)

@@ -37,6 +37,9 @@ type View struct {
 	Served []cluster.Lease          // this node's blocks
 	Leases map[string]cluster.Lease // all, by name
 	Claims map[string]cluster.Claim // all, by "namespace/name"
+	// PoolRefused says why the pool that the pod asks for is none of Pools although
+	// there is one of that name.
+	PoolRefused string
 }
 
 // Answer is what to do.
@@ -65,7 +68,7 @@ type Answer struct {
 // Reasons of a RefusedError.
 const (
 	InvalidAnnotation       = "InvalidAnnotation"       // one of weft.dev/ that says nothing sensible
-	UnknownPool             = "UnknownPool"             // there is no such pool in use
+	UnknownPool             = "UnknownPool"             // there is no such pool in use; or it is refused
 	PoolNotForNode          = "PoolNotForNode"          // the node may not have addresses of the pool
 	AddressOutsidePools     = "AddressOutsidePools"     // or outside of the one that is asked for
 	AddressUnusable         = "AddressUnusable"         // a block's network, gateway or broadcast address
