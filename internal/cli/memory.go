@@ -20,29 +20,30 @@ const (
 	minHeapGrowth  = 20      // percent
 	maxHeapGrowth  = 100     // percent
 	heapAdjustment = 10 * time.Second
+	maxFree        = 4 << 20 // bytes that may be kept for nothing
 )
 
 // tuneCollector keeps the garbage collector at that until ctx ends, unless
 // whoever started the agent has decided on it. It starts thriftily: the heap is
-// largest while the registry is read for the first time. What that took, and the
-// rest does not need, is given back at the first look.
+// largest while the registry is read for the first time. What that or a burst of
+// changes took is given back, once the rest does not need it.
 func tuneCollector(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 	now := minHeapGrowth
 	debug.SetGCPercent(now)
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for first := true; ; first = false {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(heapAdjustment):
 		}
-		if first {
+		metrics.Read(sample)
+		if sample[1].Value.Uint64() > maxFree {
 			debug.FreeOSMemory()
 		}
-		metrics.Read(sample)
 		if next := heapGrowth(sample[0].Value.Uint64()); next != now {
 			debug.SetGCPercent(next)
 			now = next
