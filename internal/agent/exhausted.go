@@ -14,7 +14,6 @@ import (
 
 	"weft.dev/weft/internal/cni"
 	"weft.dev/weft/internal/core/attach"
-	"weft.dev/weft/internal/core/cluster"
 	"weft.dev/weft/internal/core/facts"
 	"weft.dev/weft/internal/core/ipam"
 	"weft.dev/weft/internal/core/wish"
@@ -223,10 +222,7 @@ func (e *errand) use(set ipam.Set) (uses []poolUse, err error) {
 		pools := map[string]*poolUse{}
 		usage := f.Usage(facts.Veth, "")
 		for _, r := range set {
-			name := ""
-			if i := slices.IndexFunc(served, func(l cluster.Lease) bool { return l.Subnet == r.Subnet }); i >= 0 {
-				name = served[i].Pool
-			}
+			name := poolOfBlock(served, r)
 			if pools[name] == nil {
 				pools[name] = &poolUse{pool: name}
 			}

@@ -74,10 +74,7 @@ func (a *Agent) use(f *facts.Facts, now time.Time) []metrics.Pool {
 	served, kept := a.seen.Load().served, *a.kept.Load()
 	for _, set := range n.Pool.Sets {
 		for _, r := range set {
-			k := key{family: names[family(r.Subnet.Addr())]}
-			if i := slices.IndexFunc(served, func(l cluster.Lease) bool { return l.Subnet == r.Subnet }); i >= 0 {
-				k.pool = served[i].Pool
-			}
+			k := key{poolOfBlock(served, r), names[family(r.Subnet.Addr())]}
 			st := usage.Stats(ipam.Set{r}, now.UnixNano(), int64(n.Cooldown))
 			sum := sums[k]
 			sum.Pool, sum.Family = k.pool, k.family
@@ -94,6 +91,14 @@ func (a *Agent) use(f *facts.Facts, now time.Time) []metrics.Pool {
 	return slices.SortedFunc(maps.Values(sums), func(a, b metrics.Pool) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Family, b.Family))
 	})
+}
+
+// poolOfBlock returns the name of the pool that a block is from; "": it is a PodCIDR.
+func poolOfBlock(served []cluster.Lease, block ipam.Range) string {
+	if i := slices.IndexFunc(served, func(l cluster.Lease) bool { return l.Subnet == block.Subnet }); i >= 0 {
+		return served[i].Pool
+	}
+	return ""
 }
 
 func (a *Agent) measureCluster(s *metrics.Snapshot) {

@@ -135,11 +135,13 @@ func (t *Table[K, V]) Settled(keys ...K) error {
 		return fmt.Errorf("%s: to be read from the kernel", t.kind)
 	}
 	for _, op := range t.tracker.Pending() {
-		if f := t.failures[op.Key]; slices.Contains(keys, op.Key) && f != nil {
-			return fmt.Errorf("%s %s: %w", op.Verb, t.describe(op.Key), f.err)
-		} else if slices.Contains(keys, op.Key) {
-			return fmt.Errorf("%s %s: not done yet", op.Verb, t.describe(op.Key))
+		if !slices.Contains(keys, op.Key) {
+			continue
 		}
+		if f := t.failures[op.Key]; f != nil {
+			return fmt.Errorf("%s %s: %w", op.Verb, t.describe(op.Key), f.err)
+		}
+		return fmt.Errorf("%s %s: not done yet", op.Verb, t.describe(op.Key))
 	}
 	for _, k := range keys {
 		if _, doubtful := t.noticed[k]; doubtful || !t.inScope(k) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pageSize is how many pods are held at once in a search of all.
+// pageSize is how many objects one answer has at most, where all are asked for.
 const pageSize = 500
 
 // PodWith implements registry.Pods. The first address of a pod can be selected
